@@ -1,0 +1,214 @@
+#include "base/fs.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+namespace gpulayer {
+namespace {
+
+Status RemoveAt(int parent, const char* name, const std::string& shown) {
+  if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return OkStatus();
+  if (errno != EISDIR && errno != EPERM) return ErrnoStatus("remove " + shown, errno);
+  if (unlinkat(parent, name, AT_REMOVEDIR) == 0) return OkStatus();
+  UniqueFd dir(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!dir.valid() && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0) {
+    dir = UniqueFd(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  }
+  if (!dir.valid()) return ErrnoStatus("remove " + shown, errno);
+  // A folder without write permission keeps its entries; it is ours, so it may be opened up.
+  if (fchmod(dir.get(), 0700) != 0) return ErrnoStatus("remove " + shown, errno);
+  std::vector<std::string> names;
+  {
+    const int copy = fcntl(dir.get(), F_DUPFD_CLOEXEC, 0);
+    DIR* stream = copy >= 0 ? fdopendir(copy) : nullptr;
+    if (stream == nullptr) {
+      if (copy >= 0) close(copy);
+      return ErrnoStatus("list " + shown, errno);
+    }
+    while (const dirent* entry = readdir(stream)) {
+      const std::string_view entry_name = entry->d_name;
+      if (entry_name != "." && entry_name != "..") names.emplace_back(entry_name);
+    }
+    closedir(stream);
+  }
+  for (const std::string& child : names) {
+    GPULAYER_RETURN_IF_ERROR(RemoveAt(dir.get(), child.c_str(), JoinPath(shown, child)));
+  }
+  if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
+    return ErrnoStatus("remove " + shown, errno);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) {
+    Reset();
+    fd_ = std::exchange(other.fd_, -1);
+  }
+  return *this;
+}
+
+void UniqueFd::Reset() {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+std::string JoinPath(std::string_view dir, std::string_view name) {
+  std::string path(dir);
+  if (!path.empty() && path.back() != '/') path += '/';
+  return path += name;
+}
+
+std::string BaseName(std::string_view path) {
+  return std::string(path.substr(path.rfind('/') + 1));  // npos + 1 == 0
+}
+
+std::string DirName(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return std::string(path.substr(0, std::max<std::size_t>(slash, 1)));
+}
+
+Result<UniqueFd> OpenFile(const std::string& path, int flags, mode_t mode) {
+  UniqueFd fd(open(path.c_str(), flags | O_CLOEXEC, mode));
+  if (!fd.valid()) return ErrnoStatus("open " + path, errno);
+  return fd;
+}
+
+Result<std::string> ReadFile(const std::string& path) {
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  std::string data;
+  struct stat st{};
+  if (fstat(fd.get(), &st) == 0 && st.st_size > 0)
+    data.reserve(static_cast<std::size_t>(st.st_size));
+  std::string buffer(64 * 1024, '\0');
+  for (;;) {
+    Result<std::size_t> n = ReadSome(fd.get(), buffer.data(), buffer.size());
+    if (!n.ok()) return n.status().Prefixed(path);
+    if (*n == 0) return data;
+    data.append(buffer, 0, *n);
+  }
+}
+
+Status WriteAll(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return ErrnoStatus("write", errno);
+    }
+    data.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return OkStatus();
+}
+
+Result<std::size_t> ReadSome(int fd, char* buffer, std::size_t size) {
+  for (;;) {
+    const ssize_t n = read(fd, buffer, size);
+    if (n >= 0) return static_cast<std::size_t>(n);
+    if (errno != EINTR) return ErrnoStatus("read", errno);
+  }
+}
+
+Status WriteFileAtomic(const std::string& path, std::string_view data, mode_t mode,
+                       Durability durability) {
+  static std::atomic<unsigned> counter{0};
+  const std::string temp =
+      path + ".tmp" + std::to_string(getpid()) + "-" + std::to_string(counter.fetch_add(1));
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(temp, O_WRONLY | O_CREAT | O_TRUNC, mode));
+  Status status = WriteAll(fd.get(), data);
+  if (status.ok() && durability == Durability::kSync && fsync(fd.get()) != 0) {
+    status = ErrnoStatus("fsync", errno);
+  }
+  fd.Reset();
+  if (status.ok() && rename(temp.c_str(), path.c_str()) != 0) status = ErrnoStatus("rename", errno);
+  if (!status.ok()) {
+    unlink(temp.c_str());
+    return status.Prefixed("write " + path);
+  }
+  return durability == Durability::kSync ? SyncDir(DirName(path)) : OkStatus();
+}
+
+Status SyncDir(const std::string& dir) {
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(dir, O_RDONLY | O_DIRECTORY));
+  if (fsync(fd.get()) != 0) return ErrnoStatus("fsync " + dir, errno);
+  return OkStatus();
+}
+
+Status MakeDirs(const std::string& path, mode_t mode) {
+  if (path.empty()) return InvalidArgument("make folder: empty path");
+  if (mkdir(path.c_str(), mode) == 0) return OkStatus();
+  if (errno == ENOENT) {
+    std::string trimmed = path;
+    while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
+    const std::string parent = DirName(trimmed);
+    if (parent == trimmed) return ErrnoStatus("make folder " + path, ENOENT);
+    GPULAYER_RETURN_IF_ERROR(MakeDirs(parent, mode));
+    if (mkdir(path.c_str(), mode) == 0) return OkStatus();
+  }
+  if (errno == EEXIST) {
+    struct stat st{};
+    if (stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) return OkStatus();
+    return ErrnoStatus("make folder " + path, ENOTDIR);
+  }
+  return ErrnoStatus("make folder " + path, errno);
+}
+
+Status RemoveTree(const std::string& path) { return RemoveAt(AT_FDCWD, path.c_str(), path); }
+
+Result<std::string> MakeTempDir(const std::string& parent, const std::string& prefix) {
+  std::string path = JoinPath(parent, prefix + "XXXXXX");
+  if (mkdtemp(path.data()) == nullptr) return ErrnoStatus("make folder " + path, errno);
+  return path;
+}
+
+std::string TempRoot() {
+  const char* dir = std::getenv("TMPDIR");
+  return dir != nullptr && *dir != '\0' ? dir : "/tmp";
+}
+
+bool PathExists(const std::string& path) {
+  struct stat st{};
+  return lstat(path.c_str(), &st) == 0;
+}
+
+Result<std::vector<std::string>> ListDir(const std::string& path) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(path.c_str()), closedir);
+  if (!dir) return ErrnoStatus("list " + path, errno);
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(dir.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::int64_t> FreeBytes(const std::string& path) {
+  struct statvfs st{};
+  if (statvfs(path.c_str(), &st) != 0) return ErrnoStatus("statvfs " + path, errno);
+  return static_cast<std::int64_t>(st.f_bavail) * static_cast<std::int64_t>(st.f_frsize);
+}
+
+Result<FileLock> FileLock::Acquire(const std::string& path) {
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDWR | O_CREAT, 0600));
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK)
+      return FailedPrecondition("lock " + path + ": held by another process");
+    return ErrnoStatus("lock " + path, errno);
+  }
+  return FileLock(std::move(fd));
+}
+
+}  // namespace gpulayer

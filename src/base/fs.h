@@ -1,0 +1,81 @@
+// Files: the few operations that several rooms need, with errors that name the path.
+// Paths are bytes: any file name that the kernel takes works.
+#ifndef GPULAYER_BASE_FS_H_
+#define GPULAYER_BASE_FS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace gpulayer {
+
+// Owns one descriptor; closes it once.
+class UniqueFd {
+ public:
+  UniqueFd() = default;
+  explicit UniqueFd(int fd) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  ~UniqueFd() { Reset(); }
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  int Release() { return std::exchange(fd_, -1); }
+  void Reset();
+
+ private:
+  int fd_ = -1;
+};
+
+std::string JoinPath(std::string_view dir, std::string_view name);  // one slash between
+std::string BaseName(std::string_view path);
+std::string DirName(std::string_view path);  // "." if there is no slash
+
+Result<UniqueFd> OpenFile(const std::string& path, int flags,
+                          mode_t mode = 0600);          // adds O_CLOEXEC
+Result<std::string> ReadFile(const std::string& path);  // whole
+// All of it, or an error; EINTR and short writes are handled.
+Status WriteAll(int fd, std::string_view data);
+Result<std::size_t> ReadSome(int fd, char* buffer, std::size_t size);  // 0: end of file
+
+enum class Durability { kNone, kSync };
+// Temporary name in the same folder, then rename; kSync: fsync of file and folder. Replaces what is
+// there.
+Status WriteFileAtomic(const std::string& path, std::string_view data, mode_t mode = 0600,
+                       Durability durability = Durability::kSync);
+Status SyncDir(const std::string& dir);
+
+Status MakeDirs(const std::string& path, mode_t mode = 0700);  // like mkdir -p
+// Removes a file, link or whole tree without following links; makes folders writable on the way. OK
+// if there was nothing.
+Status RemoveTree(const std::string& path);
+// A fresh folder (0700) named `<parent>/<prefix>XXXXXX`.
+Result<std::string> MakeTempDir(const std::string& parent, const std::string& prefix);
+std::string TempRoot();  // TMPDIR, else /tmp
+
+bool PathExists(const std::string& path);  // of any type, a dangling link too
+Result<std::vector<std::string>> ListDir(
+    const std::string& path);  // names without . and .., sorted
+Result<std::int64_t> FreeBytes(
+    const std::string& path);  // free to an ordinary user on that file system
+
+// Holds an exclusive lock on `path` (made if absent, close-on-exec) until destroyed.
+// FAILED_PRECONDITION at once if another process holds it.
+class FileLock {
+ public:
+  static Result<FileLock> Acquire(const std::string& path);
+  const UniqueFd& fd() const { return fd_; }
+
+ private:
+  explicit FileLock(UniqueFd fd) : fd_(std::move(fd)) {}
+  UniqueFd fd_;
+};
+
+}  // namespace gpulayer
+
+#endif  // GPULAYER_BASE_FS_H_

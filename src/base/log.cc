@@ -1,0 +1,66 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <memory>
+
+namespace gpulayer {
+namespace {
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarning: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+    case LogLevel::kOff: return spdlog::level::off;
+  }
+  return spdlog::level::info;
+}
+
+std::shared_ptr<spdlog::logger> Make(const std::string& program, spdlog::sink_ptr sink,
+                                     LogLevel level) {
+  auto logger = std::make_shared<spdlog::logger>(program, std::move(sink));
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %L %n[%P] %v");
+  spdlog::level::level_enum chosen = ToSpdlog(level);
+  if (const char* text = std::getenv("GPULAYER_LOG"); text != nullptr && *text != '\0') {
+    chosen = spdlog::level::from_str(text);
+  }
+  logger->set_level(chosen);
+  logger->flush_on(spdlog::level::debug);
+  return logger;
+}
+
+std::shared_ptr<spdlog::logger>& Logger() {
+  static auto& logger = *new std::shared_ptr<spdlog::logger>(
+      Make("gpulayer", std::make_shared<spdlog::sinks::stderr_sink_mt>(), LogLevel::kWarning));
+  return logger;
+}
+
+}  // namespace
+
+Status OpenLog(const std::string& program, const std::string& file, LogLevel level) {
+  try {  // spdlog reports an unwritable file by throwing
+    spdlog::sink_ptr sink;
+    if (file.empty()) {
+      sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
+    } else {
+      sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
+    }
+    Logger() = Make(program, std::move(sink), level);
+  } catch (const spdlog::spdlog_ex& e) {
+    return PermissionDenied("open log " + file + ": " + e.what());
+  }
+  return OkStatus();
+}
+
+void Log(LogLevel level, std::string_view line) {
+  Logger()->log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+bool LogEnabled(LogLevel level) { return Logger()->should_log(ToSpdlog(level)); }
+
+}  // namespace gpulayer

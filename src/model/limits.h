@@ -1,0 +1,53 @@
+// Every limit of the system in one place, each with its reason. An error about a limit names it.
+#ifndef GPULAYER_MODEL_LIMITS_H_
+#define GPULAYER_MODEL_LIMITS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpulayer::limits {
+
+using namespace std::chrono_literals;
+
+// Wire. gRPC's own default is 4 MiB and only for receiving; both sides set this one in both
+// directions.
+inline constexpr std::size_t kMaxMessageBytes = std::size_t{8} << 20;
+inline constexpr std::size_t kChunkBytes = std::size_t{256}
+                                           << 10;         // blobs and logs travel in these
+inline constexpr std::size_t kMaxHashesPerCall = 50'000;  // 32 bytes each: 1.6 MB
+inline constexpr std::size_t kMaxPageItems = 1'000;
+
+// A spec must fit one message beside its envelope, a database row and, later, execve.
+inline constexpr std::size_t kMaxSpecBytes = std::size_t{6} << 20;
+inline constexpr std::size_t kMaxArgBytes = 128 * 1024 - 1;  // Linux: MAX_ARG_STRLEN, with its NUL
+inline constexpr std::size_t kMaxArgsAndEnvBytes = std::size_t{2}
+                                                   << 20;  // Linux: a quarter of the 8 MiB stack
+inline constexpr std::size_t kMaxNameBytes = 200;
+inline constexpr std::int64_t kMaxTasksPerJob = 1'000'000;
+
+// Engine: events in one commit (the fsync is shared), and how many may wait.
+inline constexpr std::size_t kCommitBatch = 512;
+inline constexpr std::size_t kEngineQueueEvents = 65'536;
+
+// Source, unless the user says otherwise.
+inline constexpr std::int64_t kSourceLimitBytes = std::int64_t{512} << 20;
+inline constexpr std::int64_t kSourceLimitFiles = 20'000;
+inline constexpr std::size_t kLeftOutShown = 100;
+
+// Liveness. A worker that is silent is first not given work, then given up.
+inline constexpr auto kHeartbeat = 2s;
+inline constexpr auto kSuspectAfter = 10s;
+inline constexpr auto kLostAfter = 60s;
+
+// Calls. Unary calls answer or fail in this time; streams have none but their keepalive.
+inline constexpr auto kCallDeadline = 30s;
+inline constexpr auto kConnectDeadline = 4s;  // "unreachable" is said within 5 s
+inline constexpr auto kKeepalive = 10s;
+inline constexpr auto kShutdownGrace = 5s;  // `down` ends within 10 s
+
+inline constexpr auto kPrepareLimit = 30min;
+
+}  // namespace gpulayer::limits
+
+#endif  // GPULAYER_MODEL_LIMITS_H_

@@ -1,0 +1,49 @@
+#include "model/log_frame.h"
+
+namespace gpulayer {
+namespace {
+
+std::uint64_t ReadLe(std::string_view bytes, std::size_t at, int n) {
+  std::uint64_t v = 0;
+  for (int i = n - 1; i >= 0; --i) {
+    v = v << 8 | static_cast<unsigned char>(bytes[at + static_cast<std::size_t>(i)]);
+  }
+  return v;
+}
+
+void WriteLe(std::string& out, std::uint64_t v, int n) {
+  for (int i = 0; i < n; ++i) out.push_back(static_cast<char>(v >> (8 * i) & 255));
+}
+
+}  // namespace
+
+void AppendFrame(std::string& out, LogStream stream, std::int64_t wall_us, std::string_view data) {
+  while (!data.empty()) {
+    const std::string_view piece = data.substr(0, kMaxFrameData);
+    WriteLe(out, piece.size(), 4);
+    out.push_back(static_cast<char>(stream));
+    out.append(3, '\0');
+    WriteLe(out, static_cast<std::uint64_t>(wall_us), 8);
+    out += piece;
+    data.remove_prefix(piece.size());
+  }
+}
+
+Result<std::vector<FrameView>> ParseFrames(std::string_view bytes) {
+  std::vector<FrameView> frames;
+  while (bytes.size() >= kFrameHeader) {
+    const std::uint64_t length = ReadLe(bytes, 0, 4);
+    const auto stream = static_cast<std::uint8_t>(bytes[4]);
+    if (length == 0 || length > kMaxFrameData || stream > 2) {
+      return DataLoss("log: damaged frame header");
+    }
+    if (bytes.size() < kFrameHeader + length) break;
+    frames.push_back({static_cast<LogStream>(stream),
+                      static_cast<std::int64_t>(ReadLe(bytes, 8, 8)),
+                      bytes.substr(kFrameHeader, length), kFrameHeader + length});
+    bytes.remove_prefix(kFrameHeader + length);
+  }
+  return frames;
+}
+
+}  // namespace gpulayer

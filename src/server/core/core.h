@@ -1,0 +1,67 @@
+// The scheduler: decides everything about jobs and workers, and does nothing.
+//
+// Threads:  not thread-safe; the engine thread owns it.
+// Purity:   same state, event and time: same effects. No clock, lock, log, file, id maker or RPC
+// inside. Errors:   an event never fails; a caller's mistake is a Reply with a Status, a stale or
+// unknown report
+//           changes nothing and is answered as the effects say. A broken invariant aborts.
+#ifndef GPULAYER_SERVER_CORE_CORE_H_
+#define GPULAYER_SERVER_CORE_CORE_H_
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/records.h"
+#include "server/core/effects.h"
+#include "server/core/events.h"
+
+namespace gpulayer::core {
+
+// What the store gives back after a restart: every job that is not terminal with its tasks and the
+// attempts that are not over, every worker, and the counters.
+struct Snapshot {
+  ServerIdentity server;
+  JobId last_job;
+  std::vector<JobRecord> jobs;
+  std::vector<TaskRecord> tasks;
+  std::vector<AttemptRecord> attempts;
+  std::vector<WorkerRecord> workers;
+  struct Request {
+    UserName user;
+    RequestId id;
+    JobId job;
+  };
+  std::vector<Request> requests;  // of all jobs that the store still has
+};
+
+struct Options {
+  Duration suspect_after;
+  Duration lost_after;
+};
+
+class Core {
+ public:
+  Core(Options options, Snapshot snapshot, Instant now);
+  ~Core();
+  Core(Core&&) noexcept;
+
+  std::vector<Effect> Apply(const Event& event, Instant now);
+
+  // Reads for handlers, run on the engine thread; they change nothing.
+  std::vector<WorkerView> Workers() const;
+  // NOT_FOUND unless the job is queued or active (ended jobs are the store's to show).
+  Result<Explanation> Explain(JobId job, Instant now) const;
+  StateCounts TotalCounts() const;  // over all tasks that the core knows
+
+  // Empty, or one line for each thing that is wrong. For tests.
+  std::vector<std::string> CheckInvariants() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gpulayer::core
+
+#endif  // GPULAYER_SERVER_CORE_CORE_H_

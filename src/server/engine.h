@@ -1,0 +1,75 @@
+// The one thread that owns the core and the only writing database connection.
+//
+// Group commit: takes up to limits::kCommitBatch events, applies them, writes all effects in one
+// transaction, commits, and only then answers callers and speaks to workers.
+// Threads:   Post, Query, OpenSession, Watch from any thread; none waits. Callbacks run on the
+// engine thread
+//            and must not block.
+// Errors:    a failed commit ends the process (memory would be ahead of disk); a full disk is
+// waited out.
+#ifndef GPULAYER_SERVER_ENGINE_H_
+#define GPULAYER_SERVER_ENGINE_H_
+
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "server/core/core.h"
+#include "server/core/effects.h"
+#include "server/core/events.h"
+
+namespace gpulayer {
+
+class Store;
+
+// A worker's connection as the engine sees it. Deliver() hands over SendWelcome, SendAssign,
+// SendStop, SendEndAck or CloseSession and must not wait.
+class SessionSink {
+ public:
+  virtual ~SessionSink() = default;
+  virtual void Deliver(const core::Effect& effect) = 0;
+};
+
+class Engine {
+ public:
+  struct Options {
+    core::Options core;
+  };
+  using ReplyFn = std::function<void(core::ReplyBody)>;
+  using QueryFn = std::function<void(const core::Core&, Instant now)>;
+  using ChangeFn = std::function<void(JobId)>;
+
+  // Loads the core from the store and starts the thread. `store` and `clock` must outlive the
+  // engine.
+  static Result<std::unique_ptr<Engine>> Start(Options options, Store& store, Clock& clock);
+  ~Engine();  // Stop()
+
+  // SubmitJobs and CancelTasks: `tag` is drawn here and `reply` called once, after the commit.
+  // RESOURCE_EXHAUSTED when the queue is full, CANCELLED after Stop(); then `reply` is never
+  // called.
+  Status Post(core::SubmitJobs event, ReplyFn reply);
+  Status Post(core::CancelTasks event, ReplyFn reply);
+  Status Post(core::Event event);  // the others
+  Status Query(QueryFn query);     // between two events, on committed state
+
+  // Draws a session id and keeps `sink` until CloseSession(id). Deliver is called only after that
+  // worker's WorkerConnected was posted.
+  SessionId OpenSession(std::shared_ptr<SessionSink> sink);
+  void CloseSession(SessionId session);  // posts WorkerDisconnected and drops the sink
+
+  // `changed` is called after each commit that changed the job; until Unwatch returns.
+  std::int64_t Watch(JobId job, ChangeFn changed);
+  void Unwatch(std::int64_t watch);
+
+  void Stop();  // drains what was accepted, commits, joins the thread; may be called twice
+
+ private:
+  class Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpulayer
+
+#endif  // GPULAYER_SERVER_ENGINE_H_
