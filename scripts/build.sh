@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Configures and builds one preset (dev release asan tsan); without arguments everything of release.
+#
+#   scripts/build.sh [PRESET] [TARGET…]
+#
+# GPULAYER_BUILD_JOBS bounds the compilers that run at once (default: one a processor).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=${1:-release}
+shift || true
+jobs=${GPULAYER_BUILD_JOBS:-$(nproc)}
+# Clones at different paths share one cache: paths below the clone are hashed as relative.
+export CCACHE_DIR=${CCACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ccache}
+export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
+
+cmake --preset "$preset"
+if (($# > 0)); then
+  cmake --build "build/$preset" -j "$jobs" --target "$@"
+else
+  cmake --build "build/$preset" -j "$jobs"
+fi
