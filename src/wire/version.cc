@@ -1,0 +1,35 @@
+#include "wire/version.h"
+
+namespace gpulayer::wire {
+namespace {
+
+std::string Text(unsigned major, unsigned minor) {
+  return std::to_string(major) + "." + std::to_string(minor);
+}
+
+}  // namespace
+
+const char kProgramVersion[] = GPULAYER_VERSION;
+
+v1::Version OwnVersion() {
+  v1::Version version;
+  version.set_major(kProtocolMajor);
+  version.set_minor(kProtocolMinor);
+  version.set_program(kProgramVersion);
+  return version;
+}
+
+Status CheckPeerVersion(const v1::Version& peer, const std::string& who) {
+  const std::string theirs = Text(peer.major(), peer.minor());
+  const std::string ours = Text(kProtocolMajor, kProtocolMinor);
+  const std::string both = who + " speaks protocol " + theirs + ", this side " + ours;
+  if (peer.major() > kProtocolMajor) {
+    return FailedPrecondition(both + ". Upgrade this side.");
+  }
+  if (peer.major() < kProtocolMajor || peer.minor() + 1 < kProtocolMinor) {
+    return FailedPrecondition(both + ". Upgrade the other side.");
+  }
+  return OkStatus();
+}
+
+}  // namespace gpulayer::wire

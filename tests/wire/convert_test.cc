@@ -1,0 +1,96 @@
+#include "wire/convert.h"
+
+#include <gtest/gtest.h>
+
+#include "model/limits.h"
+#include "wire/status_code.h"
+#include "wire/tree.h"
+#include "wire/version.h"
+
+namespace gpulayer::wire {
+namespace {
+
+using namespace std::chrono_literals;
+
+JobSpec FullSpec() {
+  JobSpec spec;
+  spec.name = "gr\xC3\xBC\xC3\x9F";
+  spec.command = {"./run", "a b", "", "\x80\xFF", "n\nl"};
+  spec.env = {{"K", "v=\x80"}};
+  spec.requirements.slots = 2;
+  spec.requirements.labels = {{"disk", "ssd"}};
+  spec.requirements.workers = {"a", "b"};
+  spec.source_tree = Hash::Of("tree");
+  spec.outputs.globs = {"*.mp4"};
+  spec.time_limit = 90s;
+  spec.task_count = 7;
+  spec.request_id = RequestId("r1");
+  return spec;
+}
+
+TEST(ConvertTest, SpecRoundTripsByteForByte) {
+  pb::JobSpec proto;
+  ToProto(FullSpec(), &proto);
+  pb::JobSpec again;
+  ASSERT_TRUE(again.ParseFromString(proto.SerializeAsString()));
+  const Result<JobSpec> back = FromProto(again);
+  ASSERT_TRUE(back.ok()) << back.status().ToString();
+  EXPECT_EQ(*back, FullSpec());
+}
+
+TEST(ConvertTest, WhatNoKernelTakesIsRefusedWithTheLimit) {
+  JobSpec spec = FullSpec();
+  spec.command.push_back(std::string(limits::kMaxArgBytes + 1, 'x'));
+  EXPECT_NE(CheckSpec(spec).message().find("131071"), std::string::npos);
+  spec = FullSpec();
+  spec.command = {};
+  EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kInvalidArgument);
+  spec = FullSpec();
+  spec.env = {{"A=B", ""}};
+  EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kInvalidArgument);
+  spec = FullSpec();
+  spec.name = "\x80";
+  EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(ConvertTest, AttemptIdsAreFitForFileNames) {
+  pb::AttemptKey key;
+  key.set_job(1);
+  key.set_number(1);
+  for (const char* bad : {"", ".", "..", "a/b", "a\nb"}) {
+    key.set_id(bad);
+    EXPECT_FALSE(FromProto(key).ok()) << bad;
+  }
+  key.set_id("3f2a-1-42.0-1");
+  EXPECT_TRUE(FromProto(key).ok());
+}
+
+TEST(ConvertTest, EveryCodeTravels) {
+  for (int i = 0; i <= 16; ++i) EXPECT_EQ(ToWireCode(FromWireCode(i)), i);
+  EXPECT_EQ(ToWireCode(StatusCode::kRejected), 9);
+  EXPECT_EQ(FromWireCode(99), StatusCode::kUnknown);
+}
+
+TEST(ConvertTest, TreesHaveOneName) {
+  Tree tree;
+  tree.entries = {{"a", EntryType::kFile, 0755, 3, Hash::Of("abc"), ""},
+                  {"a\x80", EntryType::kLink, 0, 0, Hash(), "a"}};
+  tree.ignore.overriding = "*.log\n";
+  const std::string bytes = SerializeTree(tree);
+  EXPECT_EQ(*ParseTree(bytes), tree);
+  EXPECT_EQ(SerializeTree(*ParseTree(bytes)), bytes);
+  EXPECT_FALSE(ParseTree("nonsense").ok());
+  std::swap(tree.entries[0], tree.entries[1]);
+  EXPECT_FALSE(ParseTree(SerializeTree(tree)).ok());
+}
+
+TEST(ConvertTest, PeersOfAnotherMajorAreToldWhoUpgrades) {
+  pb::Version peer = OwnVersion();
+  EXPECT_TRUE(CheckPeerVersion(peer, "the worker").ok());
+  peer.set_major(2);
+  EXPECT_NE(CheckPeerVersion(peer, "the worker").message().find("Upgrade this side"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace gpulayer::wire
