@@ -1,0 +1,153 @@
+#include "worker/exec/attempt_dir.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/fs.h"
+#include "base/text.h"
+
+namespace gpulayer {
+namespace {
+
+bool HasNul(std::string_view s) { return s.find('\0') != std::string_view::npos; }
+
+std::string ErrorText(std::int32_t error) { return std::strerror(error); }
+
+std::string SignalText(std::int32_t signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
+}
+
+Cause StartFailure(const AttemptStatus& status) {
+  const std::string why = ErrorText(status.error);
+  switch (status.failed_step) {
+    case StartStep::kExec:
+      if (status.exit_code == 127) return {CauseKind::kNotFound, "program not found: " + why};
+      if (status.exit_code == 126) {
+        return {CauseKind::kNotExecutable, "program cannot be executed: " + why};
+      }
+      return {CauseKind::kSpawnFailed, "cannot start: " + why};
+    case StartStep::kCwd: return {CauseKind::kSpawnFailed, "cannot enter the work folder: " + why};
+    case StartStep::kStdin: return {CauseKind::kSpawnFailed, "cannot open the input: " + why};
+    case StartStep::kSpec: return {CauseKind::kSpawnFailed, "attempt folder damaged: " + why};
+    case StartStep::kMonitor:
+      return {CauseKind::kWorkerLost, "the process that kept this attempt was killed"};
+    case StartStep::kNever: return {CauseKind::kSpawnFailed, "the worker ended before the start"};
+    case StartStep::kSpawn:
+    case StartStep::kNone: break;
+  }
+  return {CauseKind::kSpawnFailed, "cannot start: " + why};
+}
+
+}  // namespace
+
+Result<AttemptStore> AttemptStore::Open(const std::string& data_dir) {
+  if (data_dir.empty() || data_dir.front() != '/') {
+    return InvalidArgument("attempt folders: the data directory must be absolute: " + data_dir);
+  }
+  std::string root = JoinPath(data_dir, kAttemptsFolder);
+  GPULAYER_RETURN_IF_ERROR(MakeDirs(root));
+  return AttemptStore(std::move(root));
+}
+
+std::string AttemptStore::PathOf(const AttemptId& id) const { return JoinPath(root_, id.value()); }
+
+Result<std::string> AttemptStore::Create(const AttemptId& id) const {
+  if (!IsValidAttemptId(id.value())) {
+    return InvalidArgument("attempt folder: bad id '" + Printable(id.value()) + "'");
+  }
+  std::string path = PathOf(id);
+  if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus("make attempt folder " + path, errno);
+  return path;
+}
+
+Status AttemptStore::WriteSpec(const AttemptId& id, const AttemptSpec& spec) const {
+  const std::string what = "attempt " + id.value() + ": ";
+  if (spec.argv.empty()) return InvalidArgument(what + "no command");
+  if (spec.cwd.empty() || spec.cwd.front() != '/') {
+    return InvalidArgument(what + "the work folder must be absolute");
+  }
+  if (spec.grace < Duration::zero() || (spec.time_limit && *spec.time_limit <= Duration::zero())) {
+    return InvalidArgument(what + "time limit and grace must not be negative");
+  }
+  for (const auto* list : {&spec.argv, &spec.env}) {
+    if (std::any_of(list->begin(), list->end(), HasNul)) {
+      return InvalidArgument(what + "a NUL byte in an argument or in the environment");
+    }
+  }
+  if (HasNul(spec.cwd) || HasNul(spec.stdin_path)) {
+    return InvalidArgument(what + "a NUL byte in a path");
+  }
+  const std::string marker = std::string(kAttemptIdVariable) + "=" + id.value();
+  if (std::find(spec.env.begin(), spec.env.end(), marker) == spec.env.end()) {
+    return InvalidArgument(what + "its environment lacks " + marker);
+  }
+  const std::string bytes = EncodeSpec(spec);
+  if (bytes.size() > kMaxAttemptSpecBytes) {
+    return InvalidArgument(what + "command and environment are longer than " +
+                           FormatSize(kMaxAttemptSpecBytes));
+  }
+  // Read only after Start, so it needs no atomic replacement.
+  const std::string path = JoinPath(PathOf(id), kSpecFile);
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0600));
+  return WriteAll(fd.get(), bytes).Prefixed(path);
+}
+
+Result<AttemptSpec> AttemptStore::ReadSpec(const AttemptId& id) const {
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(JoinPath(PathOf(id), kSpecFile)));
+  return DecodeSpec(bytes);
+}
+
+Result<AttemptStarted> AttemptStore::ReadStarted(const AttemptId& id) const {
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(JoinPath(PathOf(id), kStartedFile)));
+  return DecodeStarted(bytes);
+}
+
+Result<AttemptStatus> AttemptStore::ReadStatus(const AttemptId& id) const {
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(JoinPath(PathOf(id), kStatusFile)));
+  return DecodeStatus(bytes);
+}
+
+Result<std::vector<AttemptId>> AttemptStore::List() const {
+  GPULAYER_ASSIGN_OR_RETURN(std::vector<std::string> names, ListDir(root_));
+  std::vector<AttemptId> ids;
+  for (std::string& name : names) {
+    if (IsValidAttemptId(name)) ids.emplace_back(std::move(name));
+  }
+  return ids;
+}
+
+Status AttemptStore::Remove(const AttemptId& id) const { return RemoveTree(PathOf(id)); }
+
+Outcome OutcomeOf(const AttemptStatus& status) {
+  Outcome outcome;
+  outcome.exit_code = status.exit_code;
+  outcome.signal = status.signal;
+  if (status.failed_step != StartStep::kNone) {
+    outcome.cause = StartFailure(status);
+    return outcome;
+  }
+  switch (status.order) {
+    case StopOrder::kTimeLimit:
+      outcome.cause = {CauseKind::kTimeLimit, "time limit reached"};
+      break;
+    case StopOrder::kStop: outcome.cause = {CauseKind::kCancelled, "stopped"}; break;
+    case StopOrder::kShutdown: outcome.cause = {CauseKind::kWorkerLost, "the worker ended"}; break;
+    case StopOrder::kNone:
+      if (status.signal) {
+        outcome.cause = {CauseKind::kSignal, "killed by " + SignalText(*status.signal)};
+      } else {
+        outcome.cause = {CauseKind::kProgram, ""};
+      }
+      break;
+  }
+  if (status.killed && !outcome.cause.text.empty()) {
+    outcome.cause.text += "; still alive after the grace, killed";
+  }
+  return outcome;
+}
+
+}  // namespace gpulayer

@@ -1,0 +1,90 @@
+// The worker's side of gpulayer-exec: starts and stops attempts and tells how they ended. The
+// program is started if none answers in this data directory, outlives the worker and is found again
+// by the next one; if it dies its attempts die with it, another one is started and says how they
+// ended.
+//
+// An attempt's life: AttemptStore::Create and WriteSpec; Start; kStarted once the program runs;
+// kEnded once nothing of it is alive, its log complete and its status stored. A program that could
+// not be started has kEnded alone. After Start or Adopt returned OK, exactly one kEnded comes for
+// it per client, whatever happens to gpulayer-exec.
+//
+// Threads:   every method from any thread. The sink runs on the client's own thread, one call at a
+//            time, from before Open() returns until the destructor does; it must be quick and must
+//            not call List() or the destructor.
+// Ownership: holds the connection, and the standard input of gpulayer-exec when that is to die with
+//            us.
+// Blocking:  Start, Adopt, Stop, Shutdown only queue to a local socket; Open, List wait as their
+//            deadlines say. The destructor waits for the sink.
+// Errors:    UNAVAILABLE: gpulayer-exec cannot be reached or started at this moment.
+#ifndef GPULAYER_WORKER_EXEC_EXEC_CLIENT_H_
+#define GPULAYER_WORKER_EXEC_EXEC_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "model/ids.h"
+#include "worker/exec/attempt_format.h"
+
+namespace gpulayer {
+
+struct ExecClientOptions {
+  std::string
+      data_dir;  // the worker's, absolute; attempts are those of AttemptStore::Open(data_dir)
+  std::string program;  // gpulayer-exec; empty: beside the running program
+  enum class Life {
+    kOutlivesWorker,  // jobs go on when the worker ends or dies
+    kDiesWithWorker,  // ends with all attempts as soon as this client is gone (ephemeral servers)
+  } life = Life::kOutlivesWorker;
+  Duration patience = std::chrono::seconds(10);  // for starting and reaching it
+};
+
+struct ExecEvent {
+  enum class Kind { kStarted, kEnded } kind = Kind::kEnded;
+  AttemptId id;
+  AttemptStarted started;  // kStarted
+  AttemptStatus status;    // kEnded
+};
+
+class ExecClient {
+ public:
+  using Sink = std::function<void(ExecEvent)>;
+
+  static Result<std::unique_ptr<ExecClient>> Open(ExecClientOptions options, Sink sink);
+  ~ExecClient();
+  ExecClient(const ExecClient&) = delete;
+  ExecClient& operator=(const ExecClient&) = delete;
+
+  // Runs what the attempt's `spec` says. An attempt is never run twice: if it runs or ran already
+  // its events come again.
+  Status Start(const AttemptId& id);
+
+  // For an attempt found on disk after a restart: its events come (kStarted if it runs, then
+  // kEnded; kEnded at once if it is over), nothing is started. kEnded with StartStep::kNever: it
+  // was never begun and will not be.
+  Status Adopt(const AttemptId& id);
+
+  // SIGTERM to the whole process tree (the process group first, then what left it), SIGKILL for
+  // what is alive when `grace` is over; zero: SIGKILL now. A later Stop may shorten the grace,
+  // never lengthen it. No effect on an attempt that is over or unknown.
+  Status Stop(const AttemptId& id, Duration grace);
+
+  // Attempts that are not over, in no order. DEADLINE_EXCEEDED after `patience`.
+  Result<std::vector<AttemptId>> List(Duration patience = std::chrono::seconds(10));
+
+  // Ends gpulayer-exec with all attempts, each within `grace`, and starts none again; their kEnded
+  // come as usual. Waits up to `patience` for its end.
+  Status Shutdown(Duration grace, Duration patience);
+
+ private:
+  class Impl;
+  explicit ExecClient(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gpulayer
+
+#endif  // GPULAYER_WORKER_EXEC_EXEC_CLIENT_H_
