@@ -1,0 +1,57 @@
+// What an attempt brings home: everything in its output folder, then what it changed in its work
+// folder.
+#ifndef GPULAYER_TREE_COLLECT_H_
+#define GPULAYER_TREE_COLLECT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "model/job.h"
+#include "model/tree.h"
+#include "tree/hash_files.h"
+
+namespace gpulayer::tree {
+
+// Tells a file that was laid out and left alone without an array of stat data: all of them were
+// given one modification time, and their change times are not after the end of the layout.
+struct LayoutStamp {
+  std::int64_t mtime_ns = 0;
+  std::int64_t latest_ctime_ns = 0;
+  friend bool operator==(const LayoutStamp&, const LayoutStamp&) = default;
+};
+
+struct CollectRequest {
+  std::string work_dir;          // where the source was laid out
+  std::string output_dir;        // GPULAYER_OUTPUT_DIR; may be missing
+  const Tree* source = nullptr;  // what was laid out; null: the work folder was empty
+  LayoutStamp stamp;
+  OutputRules rules;
+  int threads = 1;  // for hashing
+};
+
+struct Collected {
+  Tree tree;                    // passes CheckTree; no ignore rules
+  std::vector<BlobFile> blobs;  // each hash once
+  OutputResult result;          // files, bytes, left out; `tree` is not set: see below
+  std::int64_t hashed_files = 0;
+};
+
+// With rules.collect false, or nothing to bring home: an empty tree. The manifest's hash is the
+// caller's to set (it is that of the serialised tree).
+// A changed file is one whose content differs from the source's: touched ones are hashed to find
+// out, a changed mode alone is none. A source file that an ignore rule matches counts as tracked.
+// New folders come home from output_dir, from work_dir only as parents of files. What cannot come
+// (links that leave, FIFOs, sockets, unreadable or unstable files, clashes, over the limit) is
+// listed in result.left_out with the reason. Threads:  any. Blocking: file I/O; hashes what is new
+// or touched, nothing else. Errors:   the folders cannot be listed at all.
+Result<Collected> Collect(const CollectRequest& request);
+
+// One pattern of --output: with a slash it matches the path, without one any base name, as git's
+// do; a matched folder means all in it.
+bool MatchesOutputGlob(const std::string& pattern, const std::string& path);
+
+}  // namespace gpulayer::tree
+
+#endif  // GPULAYER_TREE_COLLECT_H_
