@@ -29,12 +29,14 @@ ROOMS: dict[str, set[str]] = {
     "worker/cache": {"tree", "model", "base"},
     "worker/session": {"worker/agent", "worker/probe", "worker/exec", "worker/logs", "worker/cache", "tree", "wire",
                        "model", "base", "public"},
+    "worker": {"worker/session", "worker/agent", "worker/probe", "worker/exec", "worker/logs", "worker/cache", "tree",
+               "wire", "model", "base", "public"},  # worker.*
     "client": {"wire", "tree", "model", "base", "public"},
     "cli": {"public"},
 }
 # Programs put rooms together: what they may see on top of their room's list.
 MAINS: dict[str, set[str]] = {
-    "src/server/main.cc": {"server/rpc", "worker/session", "worker/probe", "worker/exec", "worker/logs", "worker/cache",
+    "src/server/main.cc": {"server/rpc", "worker", "worker/session", "worker/probe", "worker/exec", "worker/logs", "worker/cache",
                            "worker/agent", "wire", "public"},
     "src/worker/main.cc": set(ROOMS) - {"cli", "client"},
 }
