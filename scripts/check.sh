@@ -27,7 +27,7 @@ clang-format-19 --dry-run --Werror "${sources[@]}" || report "format differs: ru
 python3 scripts/layers.py || report "an include crosses the layers (docs/design/overview.md)"
 python3 scripts/test_list.py || report "a test is not in the build"
 bad_shell=0
-for script in $(git ls-files -co --exclude-standard -- 'scripts/*.sh' '.ci/run' 'examples/*.sh'); do
+for script in $(git ls-files -co --exclude-standard -- 'scripts/*.sh' '.ci/run' 'examples/**.sh'); do
   bash -n "$script" || bad_shell=1
 done
 ((bad_shell == 0)) || report "a shell script does not parse"
