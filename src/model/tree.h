@@ -33,6 +33,10 @@ struct IgnoreRules {
   std::string prefix;  // where the tree's root lies below the repository's root; "" if equal
   std::vector<File> files;
   std::string overriding;  // .gpulayerignore: comes last and may re-include
+  // Submodules and nested repositories (named as File::dir is): rules of folders above do not hold
+  // in them.
+  std::vector<std::string> nested_roots;
+  bool fold_case = false;  // git's core.ignorecase
   friend bool operator==(const IgnoreRules&, const IgnoreRules&) = default;
 };
 
