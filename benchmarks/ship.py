@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Shipping a source and bringing outputs home, and what idle daemons cost; every figure beside its floor of the same run.
+
+Starts a server and a worker of its own (free port, scratch folder), logs in to it over loopback TLS, and stops both at the
+end. One JSON object per line on stdout, progress on stderr. The machine should have nothing else to do.
+
+Usage: ship.py [--only idle,small,big] [--bin build/release/bin] [--scratch DIR] [--idle-seconds 60]
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "peers"))
+
+import common  # noqa: E402
+
+GIB = 1 << 30
+
+
+def progress(text: str) -> None:
+    print(f"ship.py: {text}", file=sys.stderr, flush=True)
+
+
+class Cluster:
+    """A server and a worker started by `gpulayer up` below `root`, used through a login over TLS."""
+
+    def __init__(self, binaries: pathlib.Path, root: pathlib.Path) -> None:
+        self.root = root
+        self.binaries = binaries
+        self.env = {**os.environ, "GPULAYER_DATA_DIR": str(root / "data"), "GPULAYER_CONFIG_DIR": str(root / "config"),
+                    "PATH": f"{binaries}:{os.environ['PATH']}"}
+        for name in ("GPULAYER_TARGET", "GPULAYER_TOKEN"):
+            self.env.pop(name, None)
+        port = common.free_port()
+        said = self.run("up", "--listen", f"127.0.0.1:{port}").stdout
+        try:
+            login = re.search(r"login\s+(\S+)\s+--token\s+(\S+)", said)
+            token = login[2] if login else self.run("token", "create", "--role", "client").stdout.split()[-1]
+            self.run("login", f"127.0.0.1:{port}", "--token", "-", "--name", "bench", stdin=token)
+        except BaseException:
+            self.down()
+            raise
+
+    def run(self, *words: str, stdin: str = "", cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
+        """One `gpulayer` command; its error text ends this script."""
+        done = subprocess.run(["gpulayer", *words], env=self.env, input=stdin, text=True, capture_output=True,
+                              cwd=cwd or self.root, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"ship.py: gpulayer {' '.join(words[:3])} ended with {done.returncode}: {done.stderr.strip()}")
+        return done
+
+    def timed(self, *words: str) -> tuple[float, str]:
+        start = time.monotonic()
+        done = self.run(*words)
+        return time.monotonic() - start, done.stdout
+
+    def blobs(self) -> dict[str, int]:
+        """Every file of the server's blob store with its size."""
+        return {str(p): p.stat().st_size for p in (self.root / "data").glob("**/blobs/v1/??/*")}
+
+    def processes(self) -> dict[str, list[int]]:
+        """Pids of our daemons, by program name."""
+        found: dict[str, list[int]] = {}
+        mark = f"{self.root}/".encode()
+        for entry in pathlib.Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if not entry.name.isdigit() or not os.readlink(entry / "exe").startswith(str(self.binaries)):
+                    continue
+                if mark in (entry / "cmdline").read_bytes() or mark in (entry / "environ").read_bytes():
+                    found.setdefault(pathlib.Path(os.readlink(entry / "exe")).name, []).append(int(entry.name))
+        return found
+
+    def down(self) -> None:
+        subprocess.run(["gpulayer", "down"], env=self.env, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+
+
+@contextlib.contextmanager
+def cluster(args: argparse.Namespace) -> Iterator[Cluster]:
+    root = pathlib.Path(tempfile.mkdtemp(prefix="ship-", dir=args.scratch))
+    started = None
+    try:
+        started = Cluster(args.bin, root)
+        yield started
+    finally:
+        if started:
+            started.down()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mib(pid: int) -> float:
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return round(int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024, 1)
+
+
+def idle(args: argparse.Namespace) -> None:
+    """CPU and memory of freshly started daemons with nothing to do."""
+    with cluster(args) as c:
+        time.sleep(3)  # what a start does is over
+        before = {(name, pid): cpu_seconds(pid) for name, pids in c.processes().items() for pid in pids}
+        progress(f"idle for {args.idle_seconds} s: {before}")
+        time.sleep(args.idle_seconds)
+        for (name, pid), cpu in before.items():
+            common.emit("idle", process=name, seconds=args.idle_seconds, rss_mib=rss_mib(pid),
+                        core_percent=round((cpu_seconds(pid) - cpu) / args.idle_seconds * 100, 3))
+
+
+def small_files(args: argparse.Namespace) -> None:
+    """Many files of 1 KiB: first submit, the same again, and once more after one edit."""
+    with cluster(args) as c:
+        source = c.root / "source"
+        for i in range(args.files):
+            folder = source / f"d{i // 100:03}"
+            if i % 100 == 0:
+                folder.mkdir(parents=True)
+            (folder / f"f{i:05}.bin").write_bytes(os.urandom(1024))
+        os.sync()
+        time.sleep(2.5)  # what changed in the last two seconds is hashed again by design
+        submit = ("submit", "--target", "bench", "--detach", "--source", str(source), "--no-outputs", "--", "true")
+        # The floor: the same bytes copied file by file and made durable once.
+        start = time.monotonic()
+        shutil.copytree(source, c.root / "copy")
+        os.sync()
+        floor = time.monotonic() - start
+        first, job = c.timed(*submit)
+        c.run("job", "wait", job.strip(), "--target", "bench")
+        again = []
+        for _ in range(args.repeat):
+            again.append(c.timed(*submit)[0])
+        known = c.blobs()
+        (source / "d000" / "f00000.bin").write_bytes(os.urandom(1024))
+        edited, _ = c.timed(*submit)
+        new = [size for path, size in c.blobs().items() if path not in known]
+        common.emit("small_files", files=args.files, first_s=round(first, 3), copy_and_sync_s=round(floor, 3),
+                    first_to_copy=round(first / floor, 2), resubmit_s=common.stats(again, 4), edited_s=round(edited, 4),
+                    new_content_blobs=sum(size == 1024 for size in new), new_blobs=len(new), new_bytes=sum(new))
+
+
+def copy_and_fsync(source: pathlib.Path, target: pathlib.Path) -> float:
+    start = time.monotonic()
+    subprocess.run(["cp", source, target], check=True)
+    with open(target, "rb+") as f:
+        os.fsync(f.fileno())
+    took = time.monotonic() - start
+    target.unlink()
+    return took
+
+
+def big_file(args: argparse.Namespace) -> None:
+    """One big file up as source, and as big a one home as output, beside cp + fsync of the same bytes."""
+    with cluster(args) as c:
+        source = c.root / "source"
+        source.mkdir()
+        size = args.big_bytes
+        with open(source / "big.bin", "wb") as f:
+            for _ in range(size >> 20):
+                f.write(os.urandom(1 << 20))
+            f.flush()
+            os.fsync(f.fileno())
+        time.sleep(2.5)
+        floor = [copy_and_fsync(source / "big.bin", c.root / "copy.bin") for _ in range(3)]
+        up, job = c.timed("submit", "--target", "bench", "--detach", "--source", str(source), "--source-limit", "4GiB",
+                          "--no-outputs", "--", "true")
+        c.run("job", "wait", job.strip(), "--target", "bench")
+        # Other bytes than the source's, or nothing would have to travel; made before the clock starts: the program's last
+        # line is the time of its end.
+        program = (f'head -c {size} /dev/urandom > "$GPULAYER_OUTPUT_DIR/big.bin" && date +%s.%N')
+        done = c.run("submit", "--target", "bench", "--shell", program)
+        home = time.time() - float(done.stdout.strip().splitlines()[-1])
+        came = sum(p.stat().st_size for p in (c.root / "gpulayer_runs").glob("*/big.bin"))
+        if came != size:
+            raise SystemExit(f"ship.py: {came} bytes of {size} came home")
+        floor += [copy_and_fsync(source / "big.bin", c.root / "copy.bin") for _ in range(2)]
+        median = statistics.median(floor)
+
+        def rate(seconds: float) -> float:
+            return round(size / seconds / 1e6, 1)
+
+        common.emit("big_file", bytes=size, up_s=round(up, 3), up_mb_s=rate(up), home_s=round(home, 3),
+                    home_mb_s=rate(home), copy_fsync_s=common.stats(floor, 3), copy_fsync_mb_s=rate(median),
+                    up_to_copy_rate=round(median / up, 2), home_to_copy_rate=round(median / home, 2))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent / "build/release/bin")
+    parser.add_argument("--scratch", help="where the scratch folder is made; its disk is what is measured")
+    parser.add_argument("--only", default="idle,small,big")
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--repeat", type=int, default=7)
+    parser.add_argument("--big-bytes", type=int, default=GIB)
+    parser.add_argument("--idle-seconds", type=int, default=60)
+    args = parser.parse_args()
+    args.bin = args.bin.resolve()
+    if not (args.bin / "gpulayer").is_file():
+        parser.error(f"no gpulayer in {args.bin}: run scripts/build.sh")
+    parts = {"idle": idle, "small": small_files, "big": big_file}
+    wanted = args.only.split(",")
+    if unknown := set(wanted) - set(parts):
+        parser.error(f"--only knows {', '.join(parts)}, not {', '.join(sorted(unknown))}")
+    version = subprocess.run([args.bin / "gpulayer", "version"], text=True, capture_output=True, check=False).stdout.strip()
+    commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], text=True, capture_output=True, check=False)
+    common.emit("setup", gpulayer=version, commit=commit.stdout.strip(), memory_gib=round(
+        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1), **common.versions())
+    for name in wanted:
+        progress(name)
+        parts[name](args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
