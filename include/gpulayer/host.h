@@ -1,0 +1,121 @@
+// This machine's part: start and stop server and worker here, join another's server, keep logins.
+//
+// Threads:   functions from any thread; two at once on one data directory exclude each other.
+// Blocking:  Up and Join return when the daemons answer, Down when they are gone: at most 30 s;
+// Login 10 s. Errors:    messages say what is in the way: a port in use, a directory not writable,
+// a token that is wrong,
+//            expired, revoked or of another server, a port without TLS, an address that does not
+//            answer.
+// Nothing throws. Tokens go into files (0600) and metadata, never into the arguments of a process.
+#ifndef GPULAYER_HOST_H_
+#define GPULAYER_HOST_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpulayer/export.h"
+#include "gpulayer/interrupt.h"
+#include "gpulayer/job_info.h"
+#include "gpulayer/status.h"
+
+namespace gpulayer {
+GPULAYER_API_BEGIN
+
+struct UpOptions {
+  std::string data_dir;               // empty: GPULAYER_DATA_DIR, else the user's own
+  std::optional<std::string> listen;  // default "0.0.0.0:7461"; port 0: a free one
+  std::optional<std::int32_t> slots;  // of the worker here; default: the machine's CPUs
+  std::optional<bool> worker;         // default true: this machine runs jobs too
+};
+
+struct UpReport {
+  bool was_up = false;                 // it ran before the call
+  std::vector<std::string> restarted;  // of it, what had died and runs again: "server", "worker"
+  std::string data_dir;
+  std::vector<std::string> addresses;  // where other machines reach it
+  std::string join_token;              // for workers, lives 24 h
+  std::string login_token;             // for this user elsewhere, lives 24 h
+};
+
+// Starts server and worker. They go on after this process.
+// FAILED_PRECONDITION: it is up already with other options. Nothing is left half-started after an
+// error.
+GPULAYER_EXPORT Result<UpReport> Up(const UpOptions& options);
+
+struct DownOptions {
+  std::string data_dir;  // as UpOptions
+};
+
+struct DownReport {
+  std::vector<std::string> stopped;  // "server", "worker"; empty: nothing ran
+};
+
+// Stops what Up or Join started here, within 10 s. Queued and interrupted work is there at the
+// next Up.
+GPULAYER_EXPORT Result<DownReport> Down(const DownOptions& options);
+
+// Waits until a daemon that Up or Join started here has ended (UNAVAILABLE, names it), or the
+// interrupt (OK).
+GPULAYER_EXPORT Status WatchDaemons(const std::string& data_dir, const Interrupt& interrupt);
+
+struct JoinOptions {
+  std::string address;  // "host:port"
+  std::string token;    // of role worker or admin
+  std::string data_dir;
+  std::string name;  // default: the host's name
+  std::optional<std::int32_t> slots;
+  std::string zone;
+  std::string region;
+  std::map<std::string, std::string> labels;
+  std::string advertise_address;
+};
+
+struct JoinReport {
+  std::string name;
+  std::string worker_id;
+};
+
+// Makes this machine a worker of the server at the address: checks the server by the token,
+// exchanges the token for a credential, starts the worker, waits until the server sees it.
+GPULAYER_EXPORT Result<JoinReport> Join(const JoinOptions& options);
+
+struct LoginOptions {
+  std::string address;
+  std::string token;       // of role client or admin
+  std::string name;        // default: the address's host
+  std::string config_dir;  // empty: GPULAYER_CONFIG_DIR, else $XDG_CONFIG_HOME/gpulayer
+};
+
+struct TargetInfo {
+  std::string name;
+  std::string address;
+  std::string user;
+  std::string role;
+  std::string server_uuid;
+  bool in_use = false;
+};
+
+// Keeps a credential for that server and makes it the login in use.
+GPULAYER_EXPORT Result<TargetInfo> Login(const LoginOptions& options);
+// Forgets a login; `name` empty: the one in use. NOT_FOUND. The server is asked to revoke the
+// credential if it can be reached.
+GPULAYER_EXPORT Result<std::string> Logout(const std::string& name,
+                                           const std::string& config_dir = "");
+GPULAYER_EXPORT Result<std::vector<TargetInfo>> ListTargets(const std::string& config_dir = "");
+GPULAYER_EXPORT Status UseTarget(const std::string& name, const std::string& config_dir = "");
+
+// What a worker on this machine would offer.
+GPULAYER_EXPORT Result<MachineResources> DetectResources();
+
+// A token as people give it: itself, "-" (a line of standard input), "@FILE", or empty for
+// GPULAYER_TOKEN. INVALID_ARGUMENT: none given, or not of the form gl1.…
+GPULAYER_EXPORT Result<std::string> ReadToken(const std::string& given);
+
+GPULAYER_API_END
+}  // namespace gpulayer
+
+#endif  // GPULAYER_HOST_H_

@@ -1,0 +1,92 @@
+// What is asked for: one command with its code, needs, limits and outputs. Plain values.
+#ifndef GPULAYER_JOB_SPEC_H_
+#define GPULAYER_JOB_SPEC_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpulayer/export.h"
+
+namespace gpulayer {
+GPULAYER_API_BEGIN
+
+// Numbers are on the wire: do not change them.
+enum class Accelerator : std::int32_t {
+  kNone = 0,  // no wish
+  kCpu = 1,   // no device, said on purpose
+  kCuda = 2,
+  kRocm = 3,
+  kMetal = 4,
+  kGpu = 5,  // any device
+};
+
+// What each node must have. A worker that could never satisfy it, even when empty, is not
+// considered.
+struct ResourceRequest {
+  std::int32_t slots = 1;  // CPUs; with devices 0 means the worker's slots shared over its devices
+  std::int64_t memory_bytes =
+      0;  // reserved, and a limit where the worker can enforce one; 0: no reservation
+  Accelerator accelerator = Accelerator::kNone;
+  std::int32_t devices = 0;                   // 0 with an accelerator other than kCpu: 1
+  std::int64_t device_memory_bytes = 0;       // least total memory of each device
+  std::string device_model;                   // glob; empty: any
+  std::map<std::string, std::string> labels;  // each must be equal on the worker
+  std::string zone;                           // empty: any
+  std::string region;                         // empty: any
+  std::vector<std::string> workers;           // names or ids, any one of them; empty: any worker
+};
+
+// What comes home.
+struct OutputRequest {
+  bool collect = true;  // false: nothing is brought home
+  std::vector<std::string>
+      globs;  // narrows to what matches one of them; empty: all new and changed files
+  std::int64_t limit_bytes = std::int64_t{4} << 30;  // over it the rest is listed as left out
+};
+
+// One job. Defaults are those of `gpulayer submit`.
+struct JobSpec {
+  std::string name;                  // UTF-8, at most 200 bytes; empty: none
+  std::vector<std::string> command;  // argv, bytes; arrives unchanged, no shell involved
+  std::string shell;                 // instead of `command`: a line for /bin/sh -c
+  std::vector<std::pair<std::string, std::string>> env;  // later ones win
+  ResourceRequest resources;
+
+  // Frozen by content at submit, becomes the working directory; empty: the job starts in an empty
+  // folder, and an argument that names a file here is refused (FAILED_PRECONDITION) unless
+  // `no_source` insists.
+  std::string source_dir;
+  bool no_source = false;
+  std::int64_t source_limit_bytes = std::int64_t{512} << 20;
+  std::int64_t source_limit_files = 20'000;
+  std::string stdin_file;  // shipped, becomes the standard input; empty: end of input at once
+
+  OutputRequest outputs;
+  std::optional<std::chrono::milliseconds> time_limit;  // from the program's start
+  std::chrono::milliseconds grace{15'000};              // between SIGTERM and SIGKILL
+  bool wait_for_worker = false;  // queue it even if no known worker can ever run it
+  std::string request_id;        // same user and id: same job. Empty: one is drawn
+};
+
+// A file that would ship.
+struct SourceFile {
+  std::string path;  // bytes, relative to source_dir
+  std::int64_t size_bytes = 0;
+};
+
+// What `--dry-run` shows.
+struct SourceListing {
+  std::vector<SourceFile> files;  // by path
+  std::int64_t total_bytes = 0;
+  std::vector<std::string> warnings;  // what was left out and why
+};
+
+GPULAYER_API_END
+}  // namespace gpulayer
+
+#endif  // GPULAYER_JOB_SPEC_H_

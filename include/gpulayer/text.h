@@ -1,0 +1,37 @@
+// How sizes, durations, times, names of tasks and bytes are written: the same on every surface.
+//
+// Threads: any. Nothing waits or throws. Errors: INVALID_ARGUMENT names the text and shows a right
+// one.
+#ifndef GPULAYER_TEXT_H_
+#define GPULAYER_TEXT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "gpulayer/client.h"
+#include "gpulayer/export.h"
+#include "gpulayer/status.h"
+
+namespace gpulayer {
+GPULAYER_API_BEGIN
+
+GPULAYER_EXPORT Result<std::int64_t> ParseSize(
+    std::string_view text);                                  // "512MiB", "24GB", "1.5GiB": bytes
+GPULAYER_EXPORT std::string FormatSize(std::int64_t bytes);  // "512MiB"
+GPULAYER_EXPORT Result<std::chrono::milliseconds> ParseDuration(
+    std::string_view text);                                               // "30s" "10m" "2h" "1d"
+GPULAYER_EXPORT std::string FormatDuration(std::chrono::milliseconds d);  // "1h30m"
+GPULAYER_EXPORT std::string FormatTime(
+    Time t);  // local, with offset: "2026-03-01T14:05:09.123456+01:00"
+GPULAYER_EXPORT Result<TaskSelector> ParseTask(std::string_view text);  // "42" or "42.7"
+GPULAYER_EXPORT bool IsValidUtf8(std::string_view bytes);
+GPULAYER_EXPORT std::string Printable(
+    std::string_view bytes);  // bad bytes and control characters replaced
+GPULAYER_EXPORT std::string Base64Encode(std::string_view bytes);  // standard alphabet, padded
+
+GPULAYER_API_END
+}  // namespace gpulayer
+
+#endif  // GPULAYER_TEXT_H_
