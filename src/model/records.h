@@ -30,12 +30,14 @@ struct JobRecord {
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
-// A task that has left `queued` at least once.
+// A task that has left `queued` at least once; one that is queued again keeps its row, in state
+// `queued`. A task that is neither here nor in JobRecord::queued was cancelled before it ever left
+// `queued`, together with more others than get a row each.
 struct TaskRecord {
   TaskRef ref;
   TaskState state = TaskState::kQueued;
-  Outcome outcome;
-  AttemptNo attempts;         // number of the latest attempt
+  Outcome outcome;     // once terminal; before that the machines it was lost with, if there are any
+  AttemptNo attempts;  // number of the latest attempt
   std::int32_t failures = 0;  // charged to the job
   std::int32_t losses = 0;    // started attempts that died with their machine
   OutputResult outputs;
@@ -78,6 +80,7 @@ struct WorkerView {
   std::int64_t memory_used_bytes = 0;
   std::vector<std::string> devices_used;
   std::int64_t running = 0;  // attempts that hold an allocation
+  std::string quarantine;    // why it is given no work until it connects again; empty: it is
 };
 
 // Why one worker does not run the first queued task of a job now.

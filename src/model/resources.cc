@@ -52,6 +52,12 @@ std::string Describe(const Requirements& r) {
   return Join(parts, ", ");
 }
 
+bool DeviceFits(const Requirements& need, const Device& device) {
+  return KindMatches(need.accelerator, device.kind) &&
+         device.memory_bytes >= need.device_memory_bytes &&
+         (need.device_model.empty() || GlobMatch(need.device_model, device.model));
+}
+
 std::vector<std::string> NeverReasons(const Requirements& need, const WorkerProfile& worker) {
   std::vector<std::string> reasons;
   if (need.slots > worker.resources.slots) reasons.push_back(Count(worker.resources.slots, "slot"));
@@ -60,15 +66,7 @@ std::vector<std::string> NeverReasons(const Requirements& need, const WorkerProf
   }
   if (need.devices > 0) {
     std::int64_t fit = 0;
-    std::int64_t largest = 0;
-    for (const Device& device : worker.resources.devices) {
-      if (!KindMatches(need.accelerator, device.kind)) continue;
-      largest = std::max(largest, device.memory_bytes);
-      if (device.memory_bytes >= need.device_memory_bytes &&
-          (need.device_model.empty() || GlobMatch(need.device_model, device.model))) {
-        ++fit;
-      }
-    }
+    for (const Device& device : worker.resources.devices) fit += DeviceFits(need, device) ? 1 : 0;
     if (fit < need.devices) {
       std::string has;
       for (const Device& device : worker.resources.devices) {

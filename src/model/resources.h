@@ -79,6 +79,9 @@ struct WorkerProfile {
   friend bool operator==(const WorkerProfile&, const WorkerProfile&) = default;
 };
 
+// Whether this device is of the kind, size and model asked for.
+bool DeviceFits(const Requirements& need, const Device& device);
+
 // What keeps this machine from ever satisfying `need`, even when empty: "2 slots, 4GiB of memory"
 // reads as what it has beside what was asked. Empty: it can.
 std::vector<std::string> NeverReasons(const Requirements& need, const WorkerProfile& worker);

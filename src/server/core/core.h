@@ -2,9 +2,11 @@
 //
 // Threads:  not thread-safe; the engine thread owns it.
 // Purity:   same state, event and time: same effects. No clock, lock, log, file, id maker or RPC
-// inside. Errors:   an event never fails; a caller's mistake is a Reply with a Status, a stale or
-// unknown report
-//           changes nothing and is answered as the effects say. A broken invariant aborts.
+//           inside.
+// Errors:   an event never fails; a caller's mistake is a Reply with a Status, a stale or unknown
+//           report changes nothing and is answered as the effects say.
+// Rows:     at most one Put* of each row in the effects of one event, before everything that is
+//           sent.
 #ifndef GPULAYER_SERVER_CORE_CORE_H_
 #define GPULAYER_SERVER_CORE_CORE_H_
 
@@ -40,11 +42,14 @@ struct Options {
   Duration lost_after;
 };
 
+struct State;
+
 class Core {
  public:
   Core(Options options, Snapshot snapshot, Instant now);
   ~Core();
   Core(Core&&) noexcept;
+  Core& operator=(Core&&) noexcept;
 
   std::vector<Effect> Apply(const Event& event, Instant now);
 
@@ -58,7 +63,6 @@ class Core {
   std::vector<std::string> CheckInvariants() const;
 
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

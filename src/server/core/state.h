@@ -1,0 +1,153 @@
+// The scheduler's memory: plain data, and one Turn that collects what an event has changed.
+//
+// Everything is in ordered containers where it is walked, so that the same events give the same
+// effects in the same order.
+#ifndef GPULAYER_SERVER_CORE_STATE_H_
+#define GPULAYER_SERVER_CORE_STATE_H_
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "model/interval_set.h"
+#include "model/records.h"
+#include "server/core/core.h"
+
+namespace gpulayer::core {
+
+// A started attempt that dies with its machine is the machine's fault, until it happens this often
+// to one task: then the task kills machines.
+inline constexpr std::int32_t kCrashLimit = 5;
+// A worker is given no more work after failed starts for this many jobs, or this many in a row.
+inline constexpr std::size_t kSpawnFailedJobs = 3;
+inline constexpr std::int32_t kSpawnFailuresInRow = 5;
+// The engine ticks every second: a longer silence means that the server itself stood still, and the
+// workers' reports are waiting unread. That time is not held against them.
+inline constexpr Duration kServerStoodStill = std::chrono::seconds(5);
+// Cancelled request ids that never arrived. Old ones are forgotten: a client repeats for minutes.
+inline constexpr std::size_t kRefusedRequests = 10'000;
+// A cancel of more queued tasks than this writes no row for each of them (records.h says how they
+// are told apart).
+inline constexpr std::int64_t kRowsPerCancel = 1'000;
+
+// A task that has left `queued` at least once and is not terminal.
+struct Task {
+  TaskRecord record;
+  std::optional<AttemptRecord> attempt;  // the current one; set exactly while the task is active
+  bool holds = false;                    // the attempt's allocation is not free yet
+  bool stop_now = false;                 // the ordered stop has no grace any more
+  std::set<WorkerId> failed_on;          // workers that could not even start it
+};
+
+// The lowest task in the worst state so far.
+struct Worst {
+  TaskState state = TaskState::kSucceeded;
+  TaskIndex task;
+  Outcome outcome;
+};
+
+struct Job {
+  JobRecord record;
+  std::map<TaskIndex, Task> tasks;
+  IntervalSet requeued;  // queued again: these have a TaskRecord, so record.queued has them not
+  std::optional<Worst> worst;
+
+  bool HasQueued() const { return !record.queued.empty() || !requeued.empty(); }
+};
+
+// All queued tasks with equal requirements: if the first cannot start, none of them can.
+struct QueueClass {
+  std::set<JobId> jobs;              // with queued tasks, in order of submit
+  std::map<WorkerId, bool> can_run;  // what NeverReasons said; dropped when the worker changes
+};
+
+struct Worker {
+  WorkerRecord record;
+  WorkerState state = WorkerState::kOffline;
+  SessionId session;  // 0: not connected
+  TimePoint last_heard;
+  std::vector<TaskRef> attempts;  // current ones, oldest first; those in `finishing` too
+  std::int32_t slots_used = 0;
+  std::int64_t memory_used = 0;
+  std::set<std::string> devices_used;
+  bool shrunk = false;   // has less than it had when work was given to it
+  bool leaving = false;  // handed work back because it stops; until its next session
+  std::set<JobId> spawn_failed_jobs;
+  std::int32_t spawn_failures_in_row = 0;
+  std::string quarantine;  // why it is given no work
+
+  bool TakesWork() const {
+    return session.value() != 0 && state == WorkerState::kOnline && quarantine.empty() && !leaving;
+  }
+};
+
+// What the first task that cannot start waits for is set aside on one worker.
+struct Reservation {
+  JobId job;
+  WorkerId worker;
+};
+
+struct State {
+  Options options;
+  ServerIdentity server;
+  JobId last_job;
+  std::map<JobId, Job> jobs;  // not terminal
+  std::map<Requirements, QueueClass> queue;
+  std::map<WorkerId, Worker> workers;
+  std::map<SessionId, WorkerId> sessions;           // current ones only
+  std::unordered_map<std::string, JobId> requests;  // by RequestKey; of ended jobs too
+  std::unordered_set<std::string> refused;          // cancelled before they arrived
+  std::deque<std::string> refused_order;
+  TimePoint last_event;
+  std::optional<Reservation> reservation;  // as of the last pass
+};
+
+std::string RequestKey(const UserName& user, const RequestId& request);
+
+// The work of one event: rows are written once, however often they change.
+struct Turn {
+  State& state;
+  Instant now;
+  bool schedule = false;  // a queued task may be able to start now
+  std::set<JobId> inserted;
+  std::set<JobId> changed;
+  std::map<TaskRef, TaskRecord> tasks;
+  std::map<AttemptRef, AttemptRecord> attempts;
+  std::set<WorkerId> workers;
+  std::vector<Effect> sends;  // everything that is not stored, in order
+
+  void Put(const TaskRecord& record) { tasks[record.ref] = record; }
+  void Put(const AttemptRecord& record) { attempts[record.ref] = record; }
+  void Answer(ReplyTag tag, ReplyBody body) {
+    if (tag.value() != 0) sends.push_back(Reply{tag, std::move(body)});
+  }
+  // Ends jobs whose last task has ended, and gives all effects: rows first.
+  std::vector<Effect> Finish();
+};
+
+// One function for each event.
+void OnSubmit(Turn& turn, const SubmitJobs& event);
+void OnCancel(Turn& turn, const CancelTasks& event);
+void OnConnected(Turn& turn, const WorkerConnected& event);
+void OnDisconnected(Turn& turn, const WorkerDisconnected& event);
+void OnHeard(Turn& turn, const WorkerHeard& event);
+void OnProgress(Turn& turn, const AttemptProgress& event);
+void OnEnded(Turn& turn, const AttemptEnded& event);
+void OnTick(Turn& turn);
+
+// Starts every queued task that can start now.
+void Schedule(Turn& turn);
+
+State Restore(Options options, Snapshot snapshot, Instant now);
+Explanation ExplainJob(const State& state, const Job& job, Instant now);
+std::vector<std::string> FindBrokenInvariants(const State& state);
+
+}  // namespace gpulayer::core
+
+#endif  // GPULAYER_SERVER_CORE_STATE_H_

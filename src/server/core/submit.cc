@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/limits.h"
+#include "server/core/lifecycle.h"
+#include "server/core/state.h"
+
+namespace gpulayer::core {
+namespace {
+
+constexpr std::size_t kWorkersNamed = 20;  // in a rejection; a fleet's whole list helps nobody
+
+// What the rest of the core relies on; the handlers say it in more detail before.
+Status CheckSpec(const JobSpec* spec) {
+  if (spec == nullptr || spec->command.empty()) {
+    return InvalidArgument("submit: no command is given. Say what to run");
+  }
+  if (spec->request_id.value().empty()) {
+    return InvalidArgument("submit: no request id is given. Draw one");
+  }
+  if (spec->task_count < 1 || spec->task_count > limits::kMaxTasksPerJob) {
+    return InvalidArgument("submit: " + std::to_string(spec->task_count) +
+                           " tasks are asked for. A job has 1 to " +
+                           std::to_string(limits::kMaxTasksPerJob));
+  }
+  const Requirements& need = spec->requirements;
+  if (need.slots < 0 || need.memory_bytes < 0 || need.devices < 0 || need.device_memory_bytes < 0) {
+    return InvalidArgument("submit: a negative amount is asked for. Ask for zero or more");
+  }
+  return OkStatus();
+}
+
+// "no worker can run this: needs 1 slot, cuda with 40GiB; gpu-box: cuda 24GiB; mac-1: no device".
+// Empty: some worker can, or none is known yet.
+std::string WhyNever(const State& state, const Requirements& need) {
+  struct Miss {
+    std::size_t reasons;
+    std::string text;
+  };
+  std::vector<Miss> misses;
+  for (const auto& [id, worker] : state.workers) {
+    const std::vector<std::string> reasons = NeverReasons(need, worker.record.profile);
+    if (reasons.empty()) return "";
+    std::string text = worker.record.profile.name + ": ";
+    for (std::size_t i = 0; i < reasons.size(); ++i) text += (i == 0 ? "" : ", ") + reasons[i];
+    misses.push_back({reasons.size(), std::move(text)});
+  }
+  if (misses.empty()) return "";
+  // Nearest first: who lacks the least in number, then by name.
+  std::sort(misses.begin(), misses.end(), [](const Miss& a, const Miss& b) {
+    return std::tie(a.reasons, a.text) < std::tie(b.reasons, b.text);
+  });
+  std::string out = "no worker can run this: needs " + Describe(need);
+  for (std::size_t i = 0; i < std::min(misses.size(), kWorkersNamed); ++i) {
+    out += "; " + misses[i].text;
+  }
+  if (misses.size() > kWorkersNamed) {
+    out += "; and " + std::to_string(misses.size() - kWorkersNamed) + " more";
+  }
+  return out;
+}
+
+Job NewJob(const SubmitJobs& event, std::shared_ptr<const JobSpec> spec, JobId id, Instant now) {
+  Job job;
+  job.record.id = id;
+  job.record.user = event.caller.user;
+  job.record.queued = IntervalSet::Range(0, spec->task_count);
+  job.record.counts[TaskState::kQueued] = spec->task_count;
+  job.record.created = now.wall;
+  job.record.spec = std::move(spec);
+  return job;
+}
+
+}  // namespace
+
+std::string RequestKey(const UserName& user, const RequestId& request) {
+  return user.value() + '\0' + request.value();
+}
+
+void OnSubmit(Turn& turn, const SubmitJobs& event) {
+  State& state = turn.state;
+  // First everything that can refuse the batch, so that it is all or nothing.
+  std::map<Requirements, std::string> never;
+  for (std::size_t i = 0; i < event.specs.size(); ++i) {
+    const JobSpec* spec = event.specs[i].get();
+    Status status = CheckSpec(spec);
+    if (status.ok()) {
+      const std::string key = RequestKey(event.caller.user, spec->request_id);
+      if (state.requests.contains(key)) continue;
+      const auto [it, is_new] = never.try_emplace(spec->requirements);
+      if (is_new) it->second = WhyNever(state, spec->requirements);
+      if (state.refused.contains(key)) {
+        status = Cancelled(
+            "submit: this request was cancelled before it arrived. Submit again with a new id");
+      } else if (!it->second.empty() && !spec->wait_for_worker) {
+        status = Status(StatusCode::kRejected, it->second);
+      }
+    }
+    if (!status.ok()) {
+      if (event.specs.size() > 1) {
+        status = status.Prefixed("job " + std::to_string(i + 1) + " of " +
+                                 std::to_string(event.specs.size()));
+      }
+      return turn.Answer(event.tag, std::move(status));
+    }
+  }
+
+  SubmitReply reply;
+  for (const std::shared_ptr<const JobSpec>& spec : event.specs) {
+    const auto [request, is_new] = state.requests.try_emplace(
+        RequestKey(event.caller.user, spec->request_id), JobId(state.last_job.value() + 1));
+    Submitted submitted{request->second, !is_new, ""};
+    if (is_new) {
+      state.last_job = request->second;
+      if (state.workers.empty()) {
+        submitted.warning = "no worker is known yet: the job waits";
+      } else if (const std::string& why = never[spec->requirements]; !why.empty()) {
+        submitted.warning = why + ": the job waits";
+      }
+      Job& job = state.jobs[state.last_job];
+      job = NewJob(event, spec, state.last_job, turn.now);
+      SyncQueue(state, job);
+      turn.inserted.insert(state.last_job);
+      turn.schedule = true;
+    }
+    reply.jobs.push_back(std::move(submitted));
+  }
+  turn.Answer(event.tag, std::move(reply));
+}
+
+}  // namespace gpulayer::core

@@ -1,0 +1,178 @@
+#include "core/bench.h"
+
+namespace gpulayer::testing {
+namespace {
+
+using core::SendAssign;
+using core::SendEndAck;
+
+TEST(LifecycleTest, OneTaskFromQueueToSuccess) {
+  Bench b;
+  const JobId job = b.Submit({});
+  EXPECT_EQ(b.submitted.warning, "no worker is known yet: the job waits");
+  EXPECT_EQ(b.State(job), TaskState::kQueued);
+  const SessionId s = b.Connect("w1");
+  const auto assigns = All<SendAssign>(b.last);
+  ASSERT_EQ(assigns.size(), 1u);
+  EXPECT_EQ(assigns[0].session, s);
+  EXPECT_EQ(assigns[0].key.id.value(), "0123456789ab-1-1.0-1");
+  EXPECT_EQ(assigns[0].allocation.slots, 1);
+  EXPECT_EQ(b.State(job), TaskState::kPreparing);
+
+  b.Running(job);
+  EXPECT_EQ(b.State(job), TaskState::kRunning);
+  EXPECT_TRUE(b.store.jobs[job].started.has_value());
+  EXPECT_EQ(b.View("w1").slots_used, 1);
+  b.Finishing(job);
+  EXPECT_EQ(b.State(job), TaskState::kFinishing);
+  EXPECT_EQ(b.View("w1").slots_used, 0);
+  const auto acks = All<SendEndAck>(b.Ended(job));
+  ASSERT_EQ(acks.size(), 1u);
+  EXPECT_TRUE(acks[0].current);
+  EXPECT_EQ(b.State(job), TaskState::kSucceeded);
+  EXPECT_EQ(b.store.jobs[job].state, TaskState::kSucceeded);
+  EXPECT_EQ(b.store.jobs[job].outcome, Exit(0));
+  EXPECT_TRUE(b.store.jobs[job].ended.has_value());
+  EXPECT_FALSE(b.core().Explain(job, b.now()).ok());
+}
+
+// Which end of an attempt means what for its task.
+struct EndRow {
+  const char* name;
+  Outcome outcome;
+  bool started;
+  TaskState task;
+};
+class EndTest : public ::testing::TestWithParam<EndRow> {};
+TEST_P(EndTest, Row) {
+  Bench b;
+  b.Connect("w1");
+  const JobId job = b.Submit({});
+  if (GetParam().started) b.Running(job);
+  b.Ended(job, 0, GetParam().outcome, GetParam().started);
+  EXPECT_EQ(b.State(job), GetParam().task);
+  EXPECT_EQ(b.View("w1").slots_used, 0);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Ends, EndTest,
+    ::testing::Values(
+        EndRow{"Good", Exit(0), true, TaskState::kSucceeded},
+        EndRow{"Bad", Exit(7), true, TaskState::kFailed},
+        EndRow{"Own124", Exit(124), true, TaskState::kFailed},
+        EndRow{"TimeLimit", Because(CauseKind::kTimeLimit), true, TaskState::kTimedOut},
+        EndRow{"Signal", Because(CauseKind::kSignal), true, TaskState::kFailed},
+        EndRow{"Preparation", Because(CauseKind::kPreparation), false, TaskState::kFailed},
+        EndRow{"NotFound", Because(CauseKind::kNotFound), false, TaskState::kFailed},
+        EndRow{"Outputs", Because(CauseKind::kOutputsNotStored), true, TaskState::kFailed},
+        // The only worker could not start it.
+        EndRow{"Spawn", Because(CauseKind::kSpawnFailed), false, TaskState::kFailed},
+        // Handed back: nothing is charged, it waits for the worker's next session.
+        EndRow{"Stopping", Because(CauseKind::kServerStopped), true, TaskState::kQueued}),
+    [](const auto& param) { return param.param.name; });
+
+TEST(LifecycleTest, ArrayEndsWithTheLowestTaskInTheWorstState) {
+  Bench b;
+  b.Connect("w1");
+  const JobId job = b.Submit(SpecBuilder().Tasks(4));
+  b.Ended(job, 3, Exit(9));
+  b.Ended(job, 0, Exit(0));
+  b.Ended(job, 2, Exit(5));
+  b.Ended(job, 1, Because(CauseKind::kTimeLimit));
+  EXPECT_EQ(b.store.jobs[job].state, TaskState::kFailed);
+  EXPECT_EQ(b.store.jobs[job].outcome, Exit(5));
+}
+
+TEST(LifecycleTest, MillionTasksAreOneEntry) {
+  Bench b;
+  b.Connect("w1", {2, 1 << 30, {}});
+  const JobId job = b.Submit(SpecBuilder().Tasks(1'000'000));
+  EXPECT_EQ(b.store.tasks.size(), 2u);
+  EXPECT_EQ(b.store.jobs[job].queued.ToText(), "2-999999");
+  EXPECT_EQ(b.core().TotalCounts()[TaskState::kQueued], 999'998);
+  const auto body = b.Cancel(job);
+  EXPECT_EQ(std::get<core::CancelReply>(body).cancelled, 1'000'000);
+  EXPECT_EQ(b.store.tasks.size(), 2u);
+  EXPECT_EQ(b.store.jobs[job].counts[TaskState::kCancelled], 999'998);
+}
+
+TEST(LifecycleTest, StaleReportsChangeNothing) {
+  Bench b;
+  const SessionId s = b.Connect("w1");
+  const JobId job = b.Submit({});
+  const AttemptKey key = b.Key(job);
+  const auto stale = [&](SessionId session, AttemptKey k) {
+    b.Apply(core::AttemptProgress{session, k, AttemptState::kRunning, {}});
+    EXPECT_TRUE(All<core::PutTask>(b.last).empty());
+    const auto acks = All<SendEndAck>(b.Apply(core::AttemptEnded{session, k, true, Exit(0)}));
+    ASSERT_EQ(acks.size(), 1u);
+    EXPECT_FALSE(acks[0].current);
+    EXPECT_EQ(acks[0].key, k);
+    EXPECT_EQ(b.State(job), TaskState::kPreparing);
+  };
+  AttemptKey k = key;
+  k.server.incarnation = 2;
+  stale(s, k);
+  k = key;
+  k.id = AttemptId("other");
+  stale(s, k);
+  k = key;
+  k.ref.number = AttemptNo(2);
+  stale(s, k);
+  k = key;
+  k.ref.task.job = JobId(99);
+  stale(s, k);
+  k = key;
+  k.epoch = WorkerEpoch(0);
+  stale(s, k);
+  stale(SessionId(99), key);
+  stale(b.Connect("w2"), key);  // another worker speaks of it
+}
+
+TEST(LifecycleTest, RepeatedEndIsAnsweredAgain) {
+  Bench b;
+  const SessionId s = b.Connect("w1");
+  const JobId job = b.Submit({});
+  const AttemptKey key = b.Key(job);
+  b.Ended(job);
+  const auto acks = All<SendEndAck>(b.Apply(core::AttemptEnded{s, key, true, Exit(1)}));
+  ASSERT_EQ(acks.size(), 1u);
+  EXPECT_EQ(b.State(job), TaskState::kSucceeded);
+}
+
+TEST(LifecycleTest, FailedStartGoesToAnotherWorker) {
+  Bench b;
+  b.Connect("w1");
+  b.Connect("w2");
+  const JobId job = b.Submit({});
+  const std::string first = b.WorkerOf(job);
+  b.Ended(job, 0, Because(CauseKind::kSpawnFailed, "too many open files"), false);
+  EXPECT_EQ(b.State(job), TaskState::kPreparing);
+  EXPECT_NE(b.WorkerOf(job), first);
+  EXPECT_EQ(b.Task(job).failures, 0);
+  b.Ended(job, 0, Because(CauseKind::kSpawnFailed, "too many open files"), false);
+  EXPECT_EQ(b.State(job), TaskState::kFailed);
+  EXPECT_EQ(b.Task(job).outcome.cause.text,
+            "no worker could start it (w1, w2): too many open files");
+}
+
+TEST(LifecycleTest, BrokenWorkerDoesNotEatTheQueue) {  // F19
+  Bench b;
+  b.Connect("bad", {1, 1 << 30, {}});
+  const JobId job = b.Submit(SpecBuilder().Tasks(200));
+  b.Connect("good", {2, 1 << 30, {}});  // tighter fits go to bad first
+  int bad_starts = 0;
+  for (int round = 0; round < 1000 && b.store.jobs[job].state != TaskState::kSucceeded; ++round) {
+    for (int i = 0; i < 200; ++i) {
+      if (b.State(job, i) != TaskState::kPreparing) continue;
+      const bool bad = b.WorkerOf(job, i) == "bad";
+      bad_starts += bad ? 1 : 0;
+      b.Ended(job, i, bad ? Because(CauseKind::kSpawnFailed, "no device") : Exit(0), !bad);
+    }
+  }
+  EXPECT_EQ(b.store.jobs[job].state, TaskState::kSucceeded);
+  EXPECT_LE(bad_starts, 5);
+  EXPECT_EQ(b.View("bad").quarantine, "5 starts failed in a row, the last one: no device");
+}
+
+}  // namespace
+}  // namespace gpulayer::testing
