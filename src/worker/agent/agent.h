@@ -81,11 +81,13 @@ struct ProgramStarted {
   AttemptId id;
 };
 // The program is over, nothing of it is alive, its log is complete. Comes once after Start, if the
-// program could not be started too.
+// program could not be started too. A cause of kCancelled or kWorkerLost that the agent itself
+// knows more about gets that cause.
 struct ProgramEnded {
   AttemptId id;
   bool started = false;
   Outcome outcome;
+  std::int64_t log_bytes = 0;
 };
 // Answer to CollectOutputs, once for each, abandoned ones too.
 struct OutputsCollected {
@@ -103,11 +105,14 @@ struct LogFailed {  // the log cannot be read from `offset` on: it ends there
   AttemptId id;
   std::int64_t offset = 0;
 };
+// This daemon is about to end and so are its programs (the caller sees to that): nothing more is
+// begun, what had to be broken off goes back to the server uncharged.
+struct Leaving {};
 struct Tick {};  // at NextTick()
 
 using Event = std::variant<Connected, Disconnected, Assigned, StopOrdered, LogAcked, EndAcked,
                            Adopted, Prepared, ProgramStarted, ProgramEnded, OutputsCollected,
-                           LogRead, LogFailed, Tick>;
+                           LogRead, LogFailed, Leaving, Tick>;
 
 // ---- What the agent wants done, in this order. ----
 
@@ -180,7 +185,7 @@ class Agent {
   Agent(Agent&&) noexcept;
   Agent& operator=(Agent&&) noexcept;
 
-  std::vector<Action> Apply(const Event& event, TimePoint now);
+  std::vector<Action> Apply(Event event, TimePoint now);
 
   // For Hello: every attempt whose end was not acknowledged.
   struct Held {
@@ -192,9 +197,6 @@ class Agent {
   // When a Tick is due; none: nothing waits for time.
   std::optional<TimePoint> NextTick() const;
   bool idle() const;  // knows no attempt
-
-  // Empty, or one line for each thing that is wrong. For tests.
-  std::vector<std::string> CheckInvariants() const;
 
  private:
   struct State;
