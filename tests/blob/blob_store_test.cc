@@ -1,0 +1,217 @@
+#include "server/blob/blob_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "base/fault_point.h"
+#include "base/fs.h"
+#include "base/random.h"
+#include "support/temp_dir.h"
+
+namespace gpulayer {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class BlobStoreTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<BlobStore> Open(std::int64_t floor = 0) {
+    Result<std::unique_ptr<BlobStore>> store = BlobStore::Open({dir_ / "blobs", true, floor});
+    EXPECT_TRUE(store.ok()) << store.status().ToString();
+    return *std::move(store);
+  }
+  std::vector<std::string> TempFiles() { return *ListDir(dir_ / "blobs/v1/tmp"); }
+  std::string PathOf(const Hash& hash) {
+    return dir_ / ("blobs/v1/" + hash.hex().substr(0, 2) + "/" + hash.hex().substr(2));
+  }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(BlobStoreTest, WhatIsPutComesBackAndOutlivesTheStore) {
+  const std::string small = "hello";
+  const std::string large = RandomBytes(3'000'000);
+  {
+    const auto store = Open();
+    EXPECT_TRUE(store->PutWhole(Hash::Of(small), small).ok());
+    EXPECT_TRUE(store->PutWhole(Hash::Of(""), "").ok());
+    EXPECT_TRUE(store->PutWhole(Hash::Of(large), large).ok());
+  }
+  const auto store = Open();
+  EXPECT_EQ(*store->GetWhole(Hash::Of(small), 100), small);
+  EXPECT_EQ(*store->GetWhole(Hash::Of(""), 100), "");
+  EXPECT_EQ(*store->GetWhole(Hash::Of(large), 3'000'000), large);
+  EXPECT_EQ(store->GetWhole(Hash::Of(large), 2'999'999).status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(store->Open(Hash::Of(large))->size, 3'000'000);
+  EXPECT_EQ(store->Open(Hash::Of("no")).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(BlobStoreTest, MissingKeepsTheOrderAndNamesEachOnce) {
+  const auto store = Open();
+  const Hash a = Hash::Of("a"), b = Hash::Of("b"), c = Hash::Of("c");
+  ASSERT_TRUE(store->PutWhole(b, "b").ok());
+  EXPECT_THAT(store->Missing({c, b, a, c, a}), ElementsAre(c, a));
+}
+
+TEST_F(BlobStoreTest, NothingIsVisibleBeforeCommit) {
+  const auto store = Open();
+  const Hash hash = Hash::Of("data");
+  {
+    const auto writer = store->NewWriter();
+    ASSERT_TRUE(writer->Begin(hash, 4).ok());
+    ASSERT_TRUE(writer->Append("data").ok());
+    ASSERT_TRUE(writer->End().ok());
+    EXPECT_FALSE(store->Has(hash));
+  }
+  EXPECT_FALSE(store->Has(hash));
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(BlobStoreTest, AWrongHashOrSizeIsRefusedAndTheRestOfTheBatchStands) {
+  const auto store = Open();
+  const auto writer = store->NewWriter();
+  const std::string big = RandomBytes(1'000'000);
+  ASSERT_TRUE(writer->Begin(Hash::Of("good"), 4).ok());
+  ASSERT_TRUE(writer->Append("good").ok());
+  ASSERT_TRUE(writer->End().ok());
+
+  ASSERT_TRUE(writer->Begin(Hash::Of("other"), 5).ok());
+  ASSERT_TRUE(writer->Append("wrong").ok());
+  EXPECT_EQ(writer->End().code(), StatusCode::kDataLoss);
+
+  ASSERT_TRUE(writer->Begin(Hash::Of("short"), 5).ok());
+  ASSERT_TRUE(writer->Append("shor").ok());
+  EXPECT_EQ(writer->End().code(), StatusCode::kDataLoss);
+
+  ASSERT_TRUE(writer->Begin(Hash::Of("long"), 4).ok());
+  EXPECT_EQ(writer->Append("longer").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(writer->End().code(), StatusCode::kFailedPrecondition);
+
+  ASSERT_TRUE(writer->Begin(Hash::Of("x"), 1'000'000).ok());
+  ASSERT_TRUE(writer->Append(big).ok());
+  EXPECT_EQ(writer->End().code(), StatusCode::kDataLoss);
+
+  EXPECT_TRUE(writer->Commit().ok());
+  EXPECT_TRUE(store->Has(Hash::Of("good")));
+  EXPECT_THAT(store->Missing({Hash::Of("other"), Hash::Of("short"), Hash::Of("long")}),
+              ::testing::SizeIs(3));
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(BlobStoreTest, AKnownBlobIsReadPast) {
+  const auto store = Open();
+  ASSERT_TRUE(store->PutWhole(Hash::Of("known"), "known").ok());
+  struct stat before{};
+  ASSERT_EQ(stat(PathOf(Hash::Of("known")).c_str(), &before), 0);
+  EXPECT_TRUE(store->PutWhole(Hash::Of("known"), "known").ok());
+  struct stat after{};
+  ASSERT_EQ(stat(PathOf(Hash::Of("known")).c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+  const auto writer = store->NewWriter();
+  ASSERT_TRUE(writer->Begin(Hash::Of("known"), 5).ok());
+  ASSERT_TRUE(writer->Append("know").ok());
+  EXPECT_EQ(writer->End().code(), StatusCode::kDataLoss);
+}
+
+TEST_F(BlobStoreTest, ADamagedBlobIsSaidAndACutOneIsReplaced) {
+  const auto store = Open();
+  const Hash hash = Hash::Of("precious");
+  ASSERT_TRUE(store->PutWhole(hash, "precious").ok());
+  ASSERT_TRUE(WriteFileAtomic(PathOf(hash), "PRECIOUS").ok());
+  const Status damaged = store->GetWhole(hash, 100).status();
+  EXPECT_EQ(damaged.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(damaged.message(), HasSubstr(PathOf(hash)));
+  ASSERT_TRUE(WriteFileAtomic(PathOf(hash), "prec").ok());
+  ASSERT_TRUE(store->PutWhole(hash, "precious").ok());
+  EXPECT_EQ(*store->GetWhole(hash, 100), "precious");
+}
+
+TEST_F(BlobStoreTest, ManyBlobsInOneBatch) {
+  const auto store = Open();
+  const auto writer = store->NewWriter();
+  std::vector<Hash> hashes;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string data = "blob " + std::to_string(i % 900);  // some come twice
+    hashes.push_back(Hash::Of(data));
+    ASSERT_TRUE(writer->Begin(hashes.back(), static_cast<std::int64_t>(data.size())).ok());
+    ASSERT_TRUE(writer->Append(data).ok());
+    ASSERT_TRUE(writer->End().ok());
+  }
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_THAT(store->Missing(hashes), IsEmpty());
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(BlobStoreTest, BelowTheFloorServerDiskFull) {
+  const std::int64_t free = *FreeBytes(dir_.path());
+  const auto store = Open(free - (std::int64_t{1} << 30));
+  const auto writer = store->NewWriter();
+  const Status full = writer->Begin(Hash::Of("x"), std::int64_t{2} << 30);
+  EXPECT_EQ(full.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(full.message(), HasSubstr("server disk full"));
+  // What was announced counts until the disk is asked again.
+  EXPECT_EQ(writer->Begin(Hash::Of("y"), INT64_MAX).code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(writer->Begin(Hash::Of("y"), -1).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(writer->Begin(Hash::Of("z"), 1).ok());
+}
+
+TEST_F(BlobStoreTest, WritersOfTheSameBlobDoNotDisturbEachOther) {
+  const auto store = Open();
+  std::vector<std::string> blobs;
+  for (int i = 0; i < 40; ++i) blobs.push_back(RandomBytes(10'000 * (i % 7) + 1));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 2; ++round) {
+        const auto writer = store->NewWriter();
+        for (const std::string& data : blobs) {
+          ASSERT_TRUE(writer->Begin(Hash::Of(data), static_cast<std::int64_t>(data.size())).ok());
+          ASSERT_TRUE(writer->Append(data).ok());
+          ASSERT_TRUE(writer->End().ok());
+        }
+        ASSERT_TRUE(writer->Commit().ok());
+        for (const std::string& data : blobs) ASSERT_TRUE(store->Has(Hash::Of(data)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& data : blobs) EXPECT_EQ(*store->GetWhole(Hash::Of(data), 1 << 20), data);
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(BlobStoreTest, ACrashBeforeTheRenameLeavesNothing) {
+  const std::string path = dir_ / "blobs";
+  EXPECT_EXIT(
+      {
+        ArmFaultPointsForTest("blob.before_rename=exit");
+        auto store = *BlobStore::Open({path, true, 0});
+        IgnoreError(store->PutWhole(Hash::Of("data"), "data"), "does not come back");
+      },
+      ::testing::ExitedWithCode(kFaultExitCode), "");
+  EXPECT_THAT(TempFiles(), ::testing::SizeIs(1));
+  const auto store = Open();
+  EXPECT_FALSE(store->Has(Hash::Of("data")));
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(BlobStoreTest, ACrashAfterTheRenameLeavesAWholeBlob) {
+  const std::string path = dir_ / "blobs";
+  EXPECT_EXIT(
+      {
+        ArmFaultPointsForTest("blob.after_rename=exit");
+        auto store = *BlobStore::Open({path, true, 0});
+        IgnoreError(store->PutWhole(Hash::Of("data"), "data"), "does not come back");
+      },
+      ::testing::ExitedWithCode(kFaultExitCode), "");
+  EXPECT_EQ(*Open()->GetWhole(Hash::Of("data"), 100), "data");
+}
+
+}  // namespace
+}  // namespace gpulayer
