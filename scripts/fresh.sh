@@ -57,8 +57,9 @@ if [[ -n $(git -C "$root" status --porcelain) ]]; then
 fi
 
 cache=${GPULAYER_FRESH_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/gpulayer-fresh}
-mkdir -p "$cache"/{ccache,debs,archives/partial}
+mkdir -p "$cache"/{ccache,debs,archives}
 machine=$(mktemp -d "$cache/machine.XXXXXX")
+chmod 755 "$machine" # other users of the new machine start at its root
 trap 'rm -rf --one-file-system "$machine"' EXIT
 git clone -q --no-hardlinks "$root" "$machine/src/gpulayer"
 
