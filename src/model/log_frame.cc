@@ -11,19 +11,24 @@ std::uint64_t ReadLe(std::string_view bytes, std::size_t at, int n) {
   return v;
 }
 
-void WriteLe(std::string& out, std::uint64_t v, int n) {
-  for (int i = 0; i < n; ++i) out.push_back(static_cast<char>(v >> (8 * i) & 255));
+void WriteLe(char* out, std::uint64_t v, int n) {
+  for (int i = 0; i < n; ++i) out[i] = static_cast<char>(v >> (8 * i) & 255);
 }
 
 }  // namespace
 
+void WriteFrameHeader(char* out, LogStream stream, std::int64_t wall_us, std::size_t size) {
+  WriteLe(out, size, 4);
+  WriteLe(out + 4, static_cast<std::uint64_t>(stream), 4);  // one byte and three zeros
+  WriteLe(out + 8, static_cast<std::uint64_t>(wall_us), 8);
+}
+
 void AppendFrame(std::string& out, LogStream stream, std::int64_t wall_us, std::string_view data) {
   while (!data.empty()) {
     const std::string_view piece = data.substr(0, kMaxFrameData);
-    WriteLe(out, piece.size(), 4);
-    out.push_back(static_cast<char>(stream));
-    out.append(3, '\0');
-    WriteLe(out, static_cast<std::uint64_t>(wall_us), 8);
+    char header[kFrameHeader];
+    WriteFrameHeader(header, stream, wall_us, piece.size());
+    out.append(header, sizeof(header));
     out += piece;
     data.remove_prefix(piece.size());
   }

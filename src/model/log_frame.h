@@ -27,6 +27,11 @@ enum class LogStream : std::uint8_t {
 inline constexpr std::size_t kFrameHeader = 16;
 inline constexpr std::size_t kMaxFrameData = 64 * 1024;
 
+// The kFrameHeader bytes in front of `size` bytes of data; for a writer that has its own buffer.
+// REQUIRES: 0 < size <= kMaxFrameData
+void WriteFrameHeader(char* out, LogStream stream, std::int64_t wall_us, std::size_t size);
+
+// As many frames as `data` needs; none for no data.
 void AppendFrame(std::string& out, LogStream stream, std::int64_t wall_us, std::string_view data);
 
 struct FrameView {

@@ -1,0 +1,412 @@
+#include "worker/exec/exec_client.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "worker/exec/exec_link.h"
+
+namespace gpulayer {
+namespace {
+
+using exec_wire::Message;
+using exec_wire::Type;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr auto kFirstRetry = milliseconds(50);
+constexpr auto kLastRetry = std::chrono::seconds(5);
+// A live gpulayer-exec reads its socket at once; a stopped one must not hold up the caller for
+// ever.
+constexpr auto kSendPatience = std::chrono::seconds(2);
+
+std::int64_t Millis(Duration d) {
+  return std::chrono::ceil<milliseconds>(std::max(d, Duration::zero())).count();
+}
+
+AttemptStatus NotStarted(StartStep step, int error) {
+  AttemptStatus status;
+  status.failed_step = step;
+  status.error = error;
+  status.ended = Clock::System().Now();
+  return status;
+}
+
+}  // namespace
+
+class ExecClient::Impl {
+ public:
+  Impl(ExecClientOptions options, Sink sink)
+      : options_(std::move(options)), sink_(std::move(sink)) {}
+  ~Impl();
+
+  Status Open();
+  Status Track(const AttemptId& id, Type how);
+  Status Stop(const AttemptId& id, Duration grace);
+  Result<std::vector<AttemptId>> List(Duration patience);
+  Status Shutdown(Duration grace, Duration patience);
+
+ private:
+  struct Tracked {
+    Type how = Type::kStart;  // what to say after a reconnect; kAdopt once its start is certain
+    bool started_told = false;
+    std::optional<steady_clock::time_point> stop_by;  // repeated after a reconnect
+  };
+  struct Listing {
+    std::vector<AttemptId> ids;
+    bool done = false;
+    bool failed = false;
+  };
+
+  void Run();
+  void ReadUntilBroken();
+  void Take(Message m);
+  void TakeEnd(const AttemptId& id, AttemptStatus status);
+  Result<UniqueFd> Reach();
+  void Reconnected();
+  Status Send(const Message& m);
+  std::shared_ptr<UniqueFd> Socket() GPULAYER_EXCLUDES(mutex_);
+  bool Closing() GPULAYER_EXCLUDES(mutex_);
+  void Pause(Duration d);
+
+  const ExecClientOptions options_;
+  const Sink sink_;
+  std::string program_;
+  UniqueFd life_read_;   // given to each gpulayer-exec that we start
+  UniqueFd life_write_;  // held: its end is the end of gpulayer-exec
+  UniqueFd wake_;        // ends the waits of the thread
+  std::thread thread_;
+
+  Mutex mutex_;
+  CondVar changed_;
+  std::shared_ptr<UniqueFd> socket_ GPULAYER_GUARDED_BY(mutex_);  // null: not connected
+  std::unordered_map<AttemptId, Tracked> tracked_ GPULAYER_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint32_t, Listing> listings_ GPULAYER_GUARDED_BY(mutex_);
+  std::uint32_t next_seq_ GPULAYER_GUARDED_BY(mutex_) = 1;
+  bool closing_ GPULAYER_GUARDED_BY(mutex_) = false;
+  bool shutdown_ GPULAYER_GUARDED_BY(mutex_) = false;  // do not start it again
+};
+
+ExecClient::Impl::~Impl() {
+  {
+    MutexLock lock(mutex_);
+    closing_ = true;
+  }
+  const std::uint64_t one = 1;
+  if (wake_.valid()) [[maybe_unused]]
+    const ssize_t n = write(wake_.get(), &one, sizeof(one));
+  if (thread_.joinable()) thread_.join();
+}
+
+Status ExecClient::Impl::Open() {
+  program_ = options_.program;
+  if (program_.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(program_, ExecBesideUs());
+  }
+  wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake_.valid()) return ErrnoStatus("open gpulayer-exec", errno);
+  if (options_.life == ExecClientOptions::Life::kDiesWithWorker) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus("open gpulayer-exec", errno);
+    life_read_ = UniqueFd(ends[0]);
+    life_write_ = UniqueFd(ends[1]);
+    // One that is there already would not end with us.
+    if (ConnectExec(options_.data_dir, options_.patience).ok()) {
+      return FailedPrecondition("open gpulayer-exec: another one uses " + options_.data_dir);
+    }
+  }
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, Reach());
+  {
+    MutexLock lock(mutex_);
+    socket_ = std::make_shared<UniqueFd>(std::move(fd));
+  }
+  thread_ = std::thread([this] { Run(); });
+  return OkStatus();
+}
+
+// Connects; starts gpulayer-exec where none answers.
+Result<UniqueFd> ExecClient::Impl::Reach() {
+  const auto deadline = steady_clock::now() + options_.patience;
+  for (;;) {
+    const Duration left = std::max<Duration>(deadline - steady_clock::now(), milliseconds(1));
+    Result<UniqueFd> fd = ConnectExec(options_.data_dir, left);
+    if (fd.ok() || fd.status().code() == StatusCode::kFailedPrecondition) return fd;
+    const Status spawned = SpawnExec(program_, options_.data_dir, life_read_, left);
+    // ALREADY_EXISTS: one that is just beginning or just ending; it is a matter of a moment.
+    if (!spawned.ok() && spawned.code() != StatusCode::kAlreadyExists) return spawned;
+    if (steady_clock::now() >= deadline || Closing()) return fd.status();
+    if (!spawned.ok()) Pause(milliseconds(5));
+  }
+}
+
+bool ExecClient::Impl::Closing() {
+  MutexLock lock(mutex_);
+  return closing_;
+}
+
+void ExecClient::Impl::Pause(Duration d) {
+  pollfd wait = {wake_.get(), POLLIN, 0};
+  poll(&wait, 1, static_cast<int>(Millis(d)));
+}
+
+std::shared_ptr<UniqueFd> ExecClient::Impl::Socket() {
+  MutexLock lock(mutex_);
+  return socket_;
+}
+
+// Packets are atomic, so threads may send at once and no lock is held. UNAVAILABLE: not sent.
+Status ExecClient::Impl::Send(const Message& m) {
+  const std::shared_ptr<UniqueFd> socket = Socket();
+  if (!socket) return Unavailable("gpulayer-exec: not connected. Try again in a moment.");
+  const std::string packet = exec_wire::Pack(m);
+  const auto deadline = steady_clock::now() + kSendPatience;
+  while (send(socket->get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) {
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != ENOBUFS) {
+      return Unavailable(std::string("gpulayer-exec: ") + std::strerror(errno));
+    }
+    if (steady_clock::now() >= deadline) return Unavailable("gpulayer-exec: it does not read");
+    pollfd wait = {socket->get(), POLLOUT, 0};
+    poll(&wait, 1, 100);
+  }
+  return OkStatus();
+}
+
+Status ExecClient::Impl::Track(const AttemptId& id, Type how) {
+  if (!IsValidAttemptId(id.value())) return InvalidArgument("attempt: bad id");
+  {
+    MutexLock lock(mutex_);
+    if (!socket_ || shutdown_) {
+      return Unavailable("gpulayer-exec: not connected. Try again in a moment.");
+    }
+    tracked_[id] = Tracked{how, false, std::nullopt};
+  }
+  Message m;
+  m.type = how;
+  m.id = id.value();
+  // Not sent: the connection has just broken, and Reconnected() says it again.
+  IgnoreError(Send(m), "repeated after the reconnect");
+  return OkStatus();
+}
+
+Status ExecClient::Impl::Stop(const AttemptId& id, Duration grace) {
+  if (!IsValidAttemptId(id.value())) return InvalidArgument("attempt: bad id");
+  bool known = false;
+  {
+    MutexLock lock(mutex_);
+    if (const auto it = tracked_.find(id); it != tracked_.end()) {
+      const auto by = steady_clock::now() + std::max(grace, Duration::zero());
+      it->second.stop_by = std::min(by, it->second.stop_by.value_or(by));
+      known = true;
+    }
+  }
+  Message m;
+  m.type = Type::kStop;
+  m.id = id.value();
+  m.value = Millis(grace);
+  const Status sent = Send(m);
+  return known ? OkStatus() : sent;
+}
+
+Result<std::vector<AttemptId>> ExecClient::Impl::List(Duration patience) {
+  Message m;
+  m.type = Type::kList;
+  {
+    MutexLock lock(mutex_);
+    m.seq = next_seq_++;
+    listings_[m.seq] = {};
+  }
+  const Status sent = Send(m);
+  const auto deadline = steady_clock::now() + patience;
+  MutexLock lock(mutex_);
+  Listing& listing = listings_[m.seq];
+  while (sent.ok() && !listing.done && !listing.failed) {
+    const auto left = deadline - steady_clock::now();
+    if (left <= Duration::zero()) break;
+    changed_.WaitFor(mutex_, left);
+  }
+  const Listing taken = std::move(listing);
+  listings_.erase(m.seq);
+  if (!sent.ok()) return sent;
+  if (taken.failed) return Unavailable("list attempts: the connection to gpulayer-exec broke");
+  if (!taken.done) return DeadlineExceeded("list attempts: gpulayer-exec did not answer in time");
+  return taken.ids;
+}
+
+Status ExecClient::Impl::Shutdown(Duration grace, Duration patience) {
+  {
+    MutexLock lock(mutex_);
+    shutdown_ = true;
+  }
+  Message m;
+  m.type = Type::kShutdown;
+  m.value = Millis(grace);
+  IgnoreError(Send(m), "not connected: the wait below is over at once, or it does not read");
+  const auto deadline = steady_clock::now() + patience;
+  MutexLock lock(mutex_);
+  while (socket_) {
+    const auto left = deadline - steady_clock::now();
+    if (left <= Duration::zero()) {
+      return DeadlineExceeded("stop gpulayer-exec: its attempts did not end in time");
+    }
+    changed_.WaitFor(mutex_, left);
+  }
+  return OkStatus();
+}
+
+void ExecClient::Impl::Run() {
+  for (;;) {
+    ReadUntilBroken();
+    {
+      MutexLock lock(mutex_);
+      socket_.reset();
+      for (auto& [seq, listing] : listings_) listing.failed = true;
+      changed_.NotifyAll();
+      if (closing_ || shutdown_) return;
+    }
+    LogWarning("gpulayer-exec: the connection broke; reaching it again");
+    Duration pause = kFirstRetry;
+    for (;;) {
+      Result<UniqueFd> fd = Reach();
+      if (fd.ok()) {
+        MutexLock lock(mutex_);
+        socket_ = std::make_shared<UniqueFd>(std::move(*fd));
+        break;
+      }
+      LogError("gpulayer-exec: " + fd.status().ToString());
+      Pause(pause);
+      pause = std::min<Duration>(pause * 2, kLastRetry);
+      if (Closing()) return;
+    }
+    Reconnected();
+  }
+}
+
+// Asks again for what had not ended. A start that the old connection may have lost is given again:
+// gpulayer-exec runs no attempt twice.
+void ExecClient::Impl::Reconnected() {
+  std::vector<Message> again;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, tracked] : tracked_) {
+      Message m;
+      m.type = tracked.how;
+      m.id = id.value();
+      again.push_back(m);
+      if (!tracked.stop_by) continue;
+      m.type = Type::kStop;
+      m.value = Millis(*tracked.stop_by - steady_clock::now());
+      again.push_back(m);
+    }
+  }
+  for (const Message& m : again) {
+    if (!Send(m).ok()) return;  // broken again: the loop comes back here
+  }
+}
+
+void ExecClient::Impl::ReadUntilBroken() {
+  const std::shared_ptr<UniqueFd> socket = Socket();
+  std::string buffer(exec_wire::kMaxPacket, '\0');
+  for (;;) {
+    pollfd fds[] = {{socket->get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    poll(fds, 2, -1);
+    if (fds[1].revents != 0) return;
+    if (fds[0].revents == 0) continue;
+    const ssize_t n = recv(socket->get(), buffer.data(), buffer.size(), 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    Message m;
+    if (n <= 0) return;
+    if (!exec_wire::Unpack({buffer.data(), static_cast<std::size_t>(n)}, m)) {
+      LogError("gpulayer-exec: it sent what is no message");
+      return;
+    }
+    Take(std::move(m));
+  }
+}
+
+void ExecClient::Impl::Take(Message m) {
+  const AttemptId id(m.id);
+  switch (m.type) {
+    case Type::kStarted: {
+      Result<AttemptStarted> started = DecodeStarted(m.payload);
+      if (!started.ok()) return;
+      {
+        MutexLock lock(mutex_);
+        const auto it = tracked_.find(id);
+        if (it == tracked_.end() || it->second.started_told) return;
+        it->second.started_told = true;
+        it->second.how = Type::kAdopt;
+      }
+      ExecEvent event;
+      event.kind = ExecEvent::Kind::kStarted;
+      event.id = id;
+      event.started = *started;
+      sink_(std::move(event));
+      return;
+    }
+    case Type::kEnded: {
+      Result<AttemptStatus> status = DecodeStatus(m.payload);
+      TakeEnd(id, status.ok() ? *std::move(status) : NotStarted(StartStep::kMonitor, EBADMSG));
+      return;
+    }
+    case Type::kRefused:
+      TakeEnd(id, NotStarted(StartStep::kSpawn, static_cast<int>(m.value)));
+      return;
+    case Type::kListItem:
+    case Type::kListEnd: {
+      MutexLock lock(mutex_);
+      const auto it = listings_.find(m.seq);
+      if (it == listings_.end()) return;
+      if (m.type == Type::kListItem) {
+        it->second.ids.push_back(id);
+      } else {
+        it->second.done = true;
+        changed_.NotifyAll();
+      }
+      return;
+    }
+    default: return;  // of a newer version, and not essential
+  }
+}
+
+void ExecClient::Impl::TakeEnd(const AttemptId& id, AttemptStatus status) {
+  {
+    MutexLock lock(mutex_);
+    if (tracked_.erase(id) == 0) return;  // another client's, or told already
+  }
+  ExecEvent event;
+  event.kind = ExecEvent::Kind::kEnded;
+  event.id = id;
+  event.status = std::move(status);
+  sink_(std::move(event));
+}
+
+ExecClient::ExecClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ExecClient::~ExecClient() = default;
+
+Result<std::unique_ptr<ExecClient>> ExecClient::Open(ExecClientOptions options, Sink sink) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(sink));
+  GPULAYER_RETURN_IF_ERROR(impl->Open());
+  return std::unique_ptr<ExecClient>(new ExecClient(std::move(impl)));
+}
+
+Status ExecClient::Start(const AttemptId& id) { return impl_->Track(id, Type::kStart); }
+Status ExecClient::Adopt(const AttemptId& id) { return impl_->Track(id, Type::kAdopt); }
+Status ExecClient::Stop(const AttemptId& id, Duration grace) { return impl_->Stop(id, grace); }
+Result<std::vector<AttemptId>> ExecClient::List(Duration patience) { return impl_->List(patience); }
+Status ExecClient::Shutdown(Duration grace, Duration patience) {
+  return impl_->Shutdown(grace, patience);
+}
+
+}  // namespace gpulayer

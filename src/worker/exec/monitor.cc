@@ -1,0 +1,419 @@
+#include "worker/exec/monitor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <set>
+
+#include "worker/exec/launch.h"
+#include "worker/exec/log_sink.h"
+#include "worker/exec/process_tree.h"
+
+namespace gpulayer {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kNamedSwept = 16;
+
+// Between two passes of SIGKILL over what is left. The first ones follow quickly, because a pass
+// that met a process in the middle of a fork leaves its child for the next one.
+constexpr milliseconds kFirstKillPause{1};
+constexpr milliseconds kLastKillPause{200};
+// After this long with only other users' processes left there is nothing more that we can do.
+constexpr auto kUnreachablePatience = std::chrono::seconds(2);
+// For the end of output once the tree is gone: somebody outside the tree may hold our pipe.
+constexpr auto kDrainPatience = std::chrono::seconds(1);
+
+// CLOCK_MONOTONIC: stands still while the machine sleeps, as the program does.
+Duration Monotonic() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+}
+
+void WriteReport(int fd, ReportHeader::Kind kind, const std::string& payload) {
+  ReportHeader header;
+  header.kind = kind;
+  header.payload_size = static_cast<std::uint32_t>(payload.size());
+  header.monitor = getpid();
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
+  bytes += payload;
+  // Fails only when gpulayer-exec is gone; the next one reads the files.
+  while (write(fd, bytes.data(), bytes.size()) < 0 && errno == EINTR) {
+  }
+}
+
+bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& out) {
+  const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  struct stat st{};
+  bool good = fstat(fd, &st) == 0;
+  if (good && static_cast<std::size_t>(st.st_size) > limit) {
+    errno = EFBIG;
+    good = false;
+  }
+  if (good) out.resize(static_cast<std::size_t>(st.st_size));
+  for (std::size_t done = 0; good && done < out.size();) {
+    const ssize_t n = read(fd, out.data() + done, out.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = EIO;
+    good = n > 0;
+    if (good) done += static_cast<std::size_t>(n);
+  }
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return good;
+}
+
+class Monitor {
+ public:
+  explicit Monitor(const MonitorPlan& plan) : plan_(plan) {}
+  [[noreturn]] void Run();
+
+ private:
+  // What it does with its program.
+  enum class Phase {
+    kRunning,   // nothing
+    kStopping,  // told to end; waits for the whole tree until the grace is over
+    kKilling,   // SIGKILL for all that is left, until nothing is
+  };
+
+  void Begin();  // returns once the program runs
+  [[noreturn]] void Fail(StartStep step, int error, int exit_code = 0);
+  void Loop();
+  void TakeSignals();
+  void TakeOrder(StopOrder order, Duration grace);
+  void Reap();
+  void StopTree();
+  void KillTree();
+  void CheckClock();
+  int Timeout() const;  // for poll()
+  void CopyOutput(const pollfd& out, const pollfd& err);
+  void Drain();
+  [[noreturn]] void Finish();
+
+  const MonitorPlan& plan_;
+  int dir_fd_ = -1;
+  int status_fd_ = -1;
+  int signal_fd_ = -1;
+  int out_fd_ = -1;
+  int err_fd_ = -1;
+  LogSink* log_ = nullptr;
+  AttemptSpec spec_;
+  AttemptStatus status_;
+
+  pid_t main_ = -1;
+  bool main_over_ = false;
+  bool tree_empty_ = false;
+  Phase phase_ = Phase::kRunning;
+  Duration limit_at_ = Duration::max();  // time limit
+  Duration grace_at_ = Duration::max();  // end of the grace
+  Duration kill_at_ = Duration::max();   // next pass of SIGKILL
+  Duration kill_pause_ = kFirstKillPause;
+  Duration helpless_since_ = Duration::max();
+  std::set<pid_t> swept_;
+};
+
+void Monitor::Fail(StartStep step, int error, int exit_code) {
+  status_.failed_step = step;
+  status_.error = error;
+  if (exit_code != 0) status_.exit_code = exit_code;
+  Finish();
+}
+
+void Monitor::Begin() {
+  // If gpulayer-exec dies so do its jobs: nobody would be there to stop them.
+  const bool tied = TieToParent(plan_.exec_pid, SIGTERM);
+  if (!BecomeSubreaper() || !tied) Fail(StartStep::kSpawn, ESRCH);
+
+  dir_fd_ = open(plan_.attempt_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir_fd_ < 0) Fail(StartStep::kSpec, errno);
+  const int log_fd = openat(dir_fd_, kLogFile, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (log_fd < 0 && errno == EEXIST) _exit(1);  // never twice; gpulayer-exec looks who has it
+  if (log_fd < 0) Fail(StartStep::kSpawn, errno);
+  // Held as long as this process lives: how another gpulayer-exec sees that the attempt is not
+  // over.
+  if (flock(log_fd, LOCK_EX | LOCK_NB) != 0) Fail(StartStep::kSpawn, errno);
+  log_ = new LogSink(log_fd);
+  // The room for the outcome is taken now: it must be stored even if the disk fills up.
+  const std::string temporary = std::string(kStatusFile) + ".tmp";
+  status_fd_ = openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (status_fd_ < 0) Fail(StartStep::kSpawn, errno);
+  if (fallocate(status_fd_, FALLOC_FL_KEEP_SIZE, 0, kMaxStatusBytes) != 0 && errno == ENOSPC) {
+    Fail(StartStep::kSpawn, errno);
+  }
+
+  std::string bytes;
+  if (!ReadWholeAt(dir_fd_, kSpecFile, kMaxAttemptSpecBytes, bytes)) {
+    Fail(StartStep::kSpec, errno);
+  }
+  Result<AttemptSpec> spec = DecodeSpec(bytes);
+  if (!spec.ok()) Fail(StartStep::kSpec, EBADMSG);
+  spec_ = *std::move(spec);
+  bytes.clear();
+  bytes.shrink_to_fit();
+
+  int out[2];
+  int err[2];
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) Fail(StartStep::kSpawn, errno);
+  out_fd_ = out[0];
+  err_fd_ = err[0];
+  fcntl(out_fd_, F_SETFL, O_NONBLOCK);
+  fcntl(err_fd_, F_SETFL, O_NONBLOCK);
+  const char* input = spec_.stdin_path.empty() ? "/dev/null" : spec_.stdin_path.c_str();
+  const int in = open(input, O_RDONLY | O_CLOEXEC);
+  if (in < 0) Fail(StartStep::kStdin, errno);
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int s : {SIGCHLD, SIGTERM, StopSignal(), ShutdownSignal()}) sigaddset(&watched, s);
+  signal_fd_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (signal_fd_ < 0) Fail(StartStep::kSpawn, errno);
+
+  const LaunchResult launched = Launch(spec_, {in, out[1], err[1]}, plan_.oom_score_adj);
+  const Duration now = Monotonic();
+  for (const int fd : {in, out[1], err[1]}) close(fd);
+  if (launched.pid < 0) Fail(launched.failed_step, launched.error, launched.exit_code);
+  main_ = launched.pid;
+  status_.started = AttemptStarted{launched.pid, ReadClocks()};
+  if (spec_.time_limit) limit_at_ = now + *spec_.time_limit;
+  const std::string started = EncodeStarted(*status_.started);
+  // Not essential: gpulayer-exec hears of it below, and the status repeats it.
+  (void)WriteAttemptFile(dir_fd_, kStartedFile, started);
+  WriteReport(plan_.report_fd, ReportHeader::Kind::kStarted, started);
+}
+
+// A program that was over before an order keeps its own outcome, so the dead are counted first.
+void Monitor::TakeOrder(StopOrder order, Duration grace) {
+  Reap();
+  if (tree_empty_ || (main_over_ && phase_ == Phase::kRunning)) return;
+  const Duration until = Monotonic() + grace;
+  if (phase_ == Phase::kRunning) {
+    status_.order = order;
+    phase_ = Phase::kStopping;
+    grace_at_ = until;
+    if (grace > Duration::zero()) StopTree();
+  } else {
+    grace_at_ = std::min(grace_at_, until);
+  }
+}
+
+// SIGTERM first to the group, in one go, then to each process that left it: those may have
+// something to save as well. What is forked meanwhile has until the end of the grace. SIGCONT lets
+// a stopped program hear it.
+void Monitor::StopTree() {
+  const std::vector<pid_t> tree = DescendantsOf(getpid());
+  for (const int signal : {SIGTERM, SIGCONT}) {
+    kill(-main_, signal);
+    for (const pid_t pid : tree) {
+      if (getpgid(pid) != main_) kill(pid, signal);
+    }
+  }
+}
+
+void Monitor::KillTree() {
+  const Duration now = Monotonic();
+  bool killed_any = false;
+  std::int64_t refused = 0;
+  for (const pid_t pid : DescendantsOf(getpid())) {
+    ProcessInfo info;
+    if (!ReadProcessInfo(pid, info) || info.zombie) continue;
+    if (kill(pid, SIGKILL) != 0) {
+      if (errno == EPERM) ++refused;
+      continue;
+    }
+    killed_any = true;
+    if (pid == main_ || !swept_.insert(pid).second) continue;
+    ++status_.swept;
+    if (status_.swept_names.size() < kNamedSwept) {
+      status_.swept_names.push_back(std::to_string(pid) + " " + info.name);
+    }
+  }
+  if (killed_any && status_.order != StopOrder::kNone) status_.killed = true;
+  if (refused == 0 || killed_any) {
+    helpless_since_ = Duration::max();
+  } else if (helpless_since_ == Duration::max()) {
+    helpless_since_ = now;
+  } else if (now - helpless_since_ > kUnreachablePatience && main_over_) {
+    status_.unreachable = refused;
+    tree_empty_ = true;
+  }
+  kill_at_ = now + kill_pause_;
+  kill_pause_ = std::min<Duration>(kill_pause_ * 2, kLastKillPause);
+}
+
+void Monitor::Reap() {
+  for (;;) {
+    int wait_status = 0;
+    const pid_t pid = waitpid(-1, &wait_status, WNOHANG);
+    if (pid == 0 || (pid < 0 && errno == EINTR)) return;
+    if (pid < 0) {
+      tree_empty_ = true;  // ECHILD: orphans come to us, so without children there are none
+      return;
+    }
+    if (pid != main_) continue;
+    main_over_ = true;
+    status_.main_ended = ReadClocks();
+    if (WIFSIGNALED(wait_status)) {
+      status_.signal = WTERMSIG(wait_status);
+    } else {
+      status_.exit_code = WEXITSTATUS(wait_status);
+    }
+  }
+}
+
+void Monitor::TakeSignals() {
+  signalfd_siginfo info;
+  while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;  // reaped below, and before each order
+    if (signal == SIGTERM) {
+      // From the kernel when gpulayer-exec is gone, else from somebody who shuts the machine down.
+      const bool orphaned = getppid() != plan_.exec_pid;
+      TakeOrder(StopOrder::kShutdown, orphaned ? Duration::zero() : spec_.grace);
+    } else {
+      const StopOrder order = signal == StopSignal() ? StopOrder::kStop : StopOrder::kShutdown;
+      TakeOrder(order, info.ssi_int == kOwnGrace ? spec_.grace : milliseconds(info.ssi_int));
+    }
+  }
+  Reap();
+}
+
+void Monitor::CheckClock() {
+  if (tree_empty_) return;
+  // What a program that ended by itself leaves behind gets no grace: it had its chance to wait.
+  if (main_over_ && phase_ == Phase::kRunning) {
+    phase_ = Phase::kKilling;
+    kill_at_ = Duration::zero();
+  }
+  const Duration now = Monotonic();
+  if (phase_ == Phase::kRunning && now >= limit_at_) {
+    TakeOrder(StopOrder::kTimeLimit, spec_.grace);
+  }
+  if (phase_ == Phase::kStopping && now >= grace_at_) {
+    phase_ = Phase::kKilling;
+    kill_at_ = Duration::zero();
+  }
+  if (phase_ == Phase::kKilling && now >= kill_at_) KillTree();
+}
+
+int Monitor::Timeout() const {
+  Duration next = Duration::max();
+  if (phase_ == Phase::kRunning) next = limit_at_;
+  if (phase_ == Phase::kStopping) next = grace_at_;
+  if (phase_ == Phase::kKilling) next = kill_at_;
+  if (next == Duration::max()) return -1;
+  const Duration left = next - Monotonic();
+  if (left <= Duration::zero()) return 0;
+  // Rounded up, or the last millisecond would be spun through; at most a day, poll() takes an int.
+  const auto ms = std::chrono::ceil<milliseconds>(left);
+  return static_cast<int>(std::min<std::int64_t>(ms.count(), 86'400'000));
+}
+
+void Monitor::CopyOutput(const pollfd& out, const pollfd& err) {
+  if (out.revents != 0 && log_->Copy(out_fd_, LogStream::kOut) == LogSink::Progress::kEnd) {
+    close(out_fd_);
+    out_fd_ = -1;
+  }
+  if (err.revents != 0 && log_->Copy(err_fd_, LogStream::kErr) == LogSink::Progress::kEnd) {
+    close(err_fd_);
+    err_fd_ = -1;
+  }
+}
+
+void Monitor::Loop() {
+  while (!tree_empty_) {
+    pollfd fds[] = {{signal_fd_, POLLIN, 0}, {out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}};
+    poll(fds, 3, Timeout());  // a negative descriptor is passed over
+    if (fds[0].revents != 0) TakeSignals();
+    CopyOutput(fds[1], fds[2]);
+    CheckClock();
+  }
+}
+
+void Monitor::Drain() {
+  const Duration until = Monotonic() + kDrainPatience;
+  while (out_fd_ >= 0 || err_fd_ >= 0) {
+    const auto left = std::chrono::ceil<milliseconds>(until - Monotonic());
+    if (left <= milliseconds::zero()) return;
+    pollfd fds[] = {{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}};
+    poll(fds, 2, static_cast<int>(left.count()));
+    CopyOutput(fds[0], fds[1]);
+  }
+}
+
+void Monitor::Finish() {
+  if (log_ != nullptr) {
+    log_->Finish();
+    status_.log_bytes = log_->size();
+    status_.log_dropped_bytes = log_->dropped();
+  }
+  status_.ended = ReadClocks();
+  const std::string bytes = EncodeStatus(status_);
+  if (status_fd_ >= 0) {
+    const std::string temporary = std::string(kStatusFile) + ".tmp";
+    const auto size = static_cast<ssize_t>(bytes.size());
+    if (pwrite(status_fd_, bytes.data(), bytes.size(), 0) == size) {
+      renameat(dir_fd_, temporary.c_str(), dir_fd_, kStatusFile);
+    }
+  } else if (dir_fd_ >= 0) {
+    (void)WriteAttemptFile(dir_fd_, kStatusFile, bytes);
+  }
+  WriteReport(plan_.report_fd, ReportHeader::Kind::kEnded, bytes);
+  _exit(0);
+}
+
+void Monitor::Run() {
+  Begin();
+  Loop();
+  Drain();
+  Finish();
+}
+
+}  // namespace
+
+Instant ReadClocks() {
+  timespec t{};
+  clock_gettime(CLOCK_BOOTTIME, &t);
+  const auto wall = std::chrono::system_clock::now();
+  return {TimePoint(std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec)),
+          std::chrono::time_point_cast<std::chrono::microseconds>(wall)};
+}
+
+bool WriteAttemptFile(int dir_fd, const char* name, const std::string& bytes) {
+  const std::string temporary = std::string(name) + ".tmp";
+  const int fd = openat(dir_fd, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  const ssize_t n = write(fd, bytes.data(), bytes.size());
+  const bool good = n == static_cast<ssize_t>(bytes.size()) &&
+                    renameat(dir_fd, temporary.c_str(), dir_fd, name) == 0;
+  const int error = n >= 0 && errno == 0 ? ENOSPC : errno;
+  close(fd);
+  errno = error;
+  return good;
+}
+
+void RunMonitor(const MonitorPlan& plan) {
+  // gpulayer-exec's own descriptors, other than its standard ones, are none of ours: a second
+  // holder would keep its socket alive after its death.
+  constexpr int kReportFd = 3;
+  MonitorPlan mine = plan;
+  if (plan.report_fd != kReportFd) {
+    if (dup3(plan.report_fd, kReportFd, O_CLOEXEC) < 0) _exit(1);
+    mine.report_fd = kReportFd;
+  }
+  syscall(SYS_close_range, 4U, ~0U, 0U);
+  Monitor(mine).Run();
+}
+
+}  // namespace gpulayer
