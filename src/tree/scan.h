@@ -28,7 +28,7 @@ struct FileStamp {
 
 // Something that is on disk and by the rules would ship, but cannot.
 struct Warning {
-  std::string path;    // bytes, relative to the root
+  std::string path;    // bytes, relative to the root; ".": about the whole folder
   std::string reason;  // "a link that leaves the folder (to ../keys)", "a FIFO", "not readable"
 };
 std::string ToString(const Warning& warning);  // "left out run.sock: a socket"; fit for a terminal

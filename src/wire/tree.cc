@@ -23,6 +23,8 @@ std::string SerializeTree(const Tree& tree) {
     f->set_content(file.content);
   }
   out.set_ignore_overriding(tree.ignore.overriding);
+  for (const std::string& root : tree.ignore.nested_roots) out.add_ignore_nested_roots(root);
+  out.set_ignore_fold_case(tree.ignore.fold_case);
   return out.SerializeAsString();  // no maps inside: the bytes depend on the fields alone
 }
 
@@ -51,6 +53,8 @@ Result<Tree> ParseTree(std::string_view bytes) {
     out.ignore.files.push_back({f.dir(), f.content()});
   }
   out.ignore.overriding = in.ignore_overriding();
+  out.ignore.nested_roots.assign(in.ignore_nested_roots().begin(), in.ignore_nested_roots().end());
+  out.ignore.fold_case = in.ignore_fold_case();
   return out;
 }
 

@@ -76,6 +76,8 @@ TEST(ConvertTest, TreesHaveOneName) {
   tree.entries = {{"a", EntryType::kFile, 0755, 3, Hash::Of("abc"), ""},
                   {"a\x80", EntryType::kLink, 0, 0, Hash(), "a"}};
   tree.ignore.overriding = "*.log\n";
+  tree.ignore.nested_roots = {"third/party"};
+  tree.ignore.fold_case = true;
   const std::string bytes = SerializeTree(tree);
   EXPECT_EQ(*ParseTree(bytes), tree);
   EXPECT_EQ(SerializeTree(*ParseTree(bytes)), bytes);

@@ -1,0 +1,168 @@
+#include "tree/hash_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "tree/beneath.h"
+#include "tree/hash_cache.h"
+#include "tree/hash_one.h"
+
+namespace gpulayer::tree {
+namespace {
+
+constexpr int kMaxThreads = 8;
+constexpr int kTries = 3;  // readings of a file that changes meanwhile
+constexpr std::size_t kReadBytes = 256 * 1024;
+// Less than this is not worth a second thread.
+constexpr std::int64_t kBytesPerThread = 4 << 20;
+constexpr std::size_t kFilesPerThread = 256;
+
+std::int64_t NowNs() {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+bool Settled(const FileStamp& stamp, std::int64_t since_ns) {
+  return std::max(stamp.mtime_ns, stamp.ctime_ns) < since_ns - kRacyNs;
+}
+
+// Indexes of the files whose hash the cache does not know; the hashes of the others are filled in.
+std::vector<std::size_t> TakeFromCache(const Listing& listing, const HashCache& cache,
+                                       std::vector<HashedFile>* files) {
+  std::vector<std::size_t> missing;
+  auto known = cache.begin();
+  for (std::size_t i = 0; i < listing.entries.size(); ++i) {
+    const ListedEntry& entry = listing.entries[i];
+    if (entry.type != EntryType::kFile) continue;
+    while (known != cache.end() && known->path < entry.path) ++known;
+    if (known != cache.end() && known->path == entry.path && known->stamp == entry.stamp) {
+      (*files)[i] = {known->hash, entry.stamp};
+    } else {
+      missing.push_back(i);
+    }
+  }
+  return missing;
+}
+
+}  // namespace
+
+Result<HashedFile> HashOne(int root, const std::string& path) {
+  std::string buffer;
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenRegular(root, path));
+    struct stat before = {};
+    if (fstat(fd.get(), &before) != 0) return ErrnoStatus("stat " + path, errno);
+    buffer.resize(
+        static_cast<std::size_t>(std::clamp<std::int64_t>(before.st_size + 1, 4096, kReadBytes)));
+    Hasher hasher;
+    std::int64_t size = 0;
+    // A file that grows as fast as it is read must not hold us for ever.
+    while (size <= before.st_size) {
+      GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,
+                                ReadSome(fd.get(), buffer.data(), buffer.size()));
+      if (n == 0) break;
+      hasher.Update({buffer.data(), n});
+      size += static_cast<std::int64_t>(n);
+    }
+    struct stat after = {};
+    if (fstat(fd.get(), &after) != 0) return ErrnoStatus("stat " + path, errno);
+    const FileStamp stamp = StampOf(after);
+    if (size == stamp.size && stamp == StampOf(before)) return HashedFile{hasher.Finish(), stamp};
+  }
+  return Status(StatusCode::kAborted, "it changes while it is read");
+}
+
+std::vector<Result<HashedFile>> HashMany(int root, const std::vector<std::string>& paths,
+                                         std::int64_t bytes, int threads) {
+  std::vector<Result<HashedFile>> out(paths.size(), Result<HashedFile>(HashedFile{}));
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < paths.size(); i = next++) out[i] = HashOne(root, paths[i]);
+  };
+  const auto worth = static_cast<int>(std::min<std::int64_t>(
+      kMaxThreads, 1 + std::max(bytes / kBytesPerThread,
+                                static_cast<std::int64_t>(paths.size() / kFilesPerThread))));
+  if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  threads = std::min(threads, worth);
+  std::vector<std::thread> helpers;
+  for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  return out;
+}
+
+Result<HashedTree> HashFiles(const Listing& listing, const HashOptions& options) {
+  const std::int64_t begun = NowNs();
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd root, OpenFile(listing.root, O_RDONLY | O_DIRECTORY));
+  const std::string cache_file =
+      options.cache_dir.empty() ? "" : HashCacheFile(options.cache_dir, listing.root);
+  const HashCache cache = cache_file.empty() ? HashCache() : LoadHashCache(cache_file);
+  std::vector<HashedFile> files(listing.entries.size());
+  const std::vector<std::size_t> missing = TakeFromCache(listing, cache, &files);
+
+  HashedTree out;
+  std::vector<std::string> paths;
+  std::int64_t bytes = 0;
+  for (const std::size_t i : missing) {
+    paths.push_back(listing.entries[i].path);
+    bytes += listing.entries[i].stamp.size;
+  }
+  const std::vector<Result<HashedFile>> results =
+      HashMany(root.get(), paths, bytes, options.threads);
+  for (std::size_t m = 0; m < missing.size(); ++m) {
+    const Result<HashedFile>& result = results[m];
+    if (result.ok()) {
+      files[missing[m]] = *result;
+      ++out.hashed_files;
+      out.hashed_bytes += result->stamp.size;
+    } else if (result.status().code() == StatusCode::kAborted) {
+      return Status(StatusCode::kAborted,
+                    "read " + Printable(JoinPath(listing.root, paths[m])) +
+                        ": it changes while it is read. Wait until the program that writes it is "
+                        "done, or name it in .gpulayerignore");
+    } else {
+      out.warnings.push_back({paths[m], result.status().message()});
+    }
+  }
+
+  HashCache fresh;
+  std::unordered_set<Hash> seen;
+  out.tree.ignore = listing.ignore;
+  out.tree.entries.reserve(listing.entries.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const ListedEntry& entry = listing.entries[i];
+    TreeEntry to;
+    to.path = entry.path;
+    to.type = entry.type;
+    to.mode = entry.type == EntryType::kLink ? 0 : entry.mode;
+    to.link_target = entry.link_target;
+    if (entry.type == EntryType::kFile) {
+      if (files[i].hash.empty()) continue;  // a warning says why
+      to.hash = files[i].hash;
+      to.size = files[i].stamp.size;
+      if (seen.insert(to.hash).second) {
+        out.blobs.push_back({to.hash, to.size, JoinPath(listing.root, entry.path)});
+      }
+      if (Settled(files[i].stamp, begun)) fresh.push_back({entry.path, files[i].stamp, to.hash});
+    }
+    out.tree.entries.push_back(std::move(to));
+  }
+  if (!cache_file.empty() && fresh != cache) {
+    IgnoreError(StoreHashCache(cache_file, fresh),
+                "without it the next call reads all files again");
+  }
+  return out;
+}
+
+}  // namespace gpulayer::tree

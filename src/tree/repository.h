@@ -1,0 +1,49 @@
+// What git itself knows about a folder: which repository it belongs to, what is tracked there,
+// which ignore files hold. The only user of libgit2.
+#ifndef GPULAYER_TREE_REPOSITORY_H_
+#define GPULAYER_TREE_REPOSITORY_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "tree/ignore.h"
+
+namespace gpulayer::tree {
+
+// Paths in git's index, relative to the repository's root.
+class TrackedSet {
+ public:
+  TrackedSet() = default;
+  TrackedSet(std::vector<std::string> files, std::vector<std::string> submodules);  // any order
+  bool HasFile(std::string_view path) const;
+  bool HasUnder(std::string_view folder) const;  // a file or submodule below it
+  bool IsSubmodule(std::string_view path) const;
+
+ private:
+  std::vector<std::string> files_;       // sorted; the submodules too
+  std::vector<std::string> submodules_;  // sorted
+};
+
+struct Repository {
+  std::string root;  // of the working tree: real, absolute, without a slash at the end
+  Case fold = Case::kKeep;
+  std::string global_ignore;  // content of core.excludesFile, or of its default
+  std::string info_exclude;   // content of .git/info/exclude
+  TrackedSet tracked;         // those below `folder`, the argument
+  std::string problem;        // why `tracked` is empty although there is an index: a warning
+};
+
+// The repository whose working tree `folder` (a real path) lies in, or none. `only_at`: only one
+// whose root is `folder`.
+enum class Search { kUpwards, kOnlyAt };
+std::optional<Repository> FindRepository(const std::string& folder, Search search);
+
+// Content of the user's global ignore file for a folder that is in no repository.
+std::string GlobalIgnore();
+
+}  // namespace gpulayer::tree
+
+#endif  // GPULAYER_TREE_REPOSITORY_H_
