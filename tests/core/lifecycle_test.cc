@@ -106,12 +106,14 @@ TEST(LifecycleTest, StaleReportsChangeNothing) {
     const auto acks = All<SendEndAck>(b.Apply(core::AttemptEnded{session, k, true, Exit(0)}));
     ASSERT_EQ(acks.size(), 1u);
     EXPECT_FALSE(acks[0].current);
+    EXPECT_FALSE(b.core().IsCurrent(session, k));
     EXPECT_EQ(acks[0].key, k);
     EXPECT_EQ(b.State(job), TaskState::kPreparing);
   };
   AttemptKey k = key;
   k.server.incarnation = 2;
   stale(s, k);
+  EXPECT_TRUE(b.core().IsCurrent(s, key));
   k = key;
   k.id = AttemptId("other");
   stale(s, k);

@@ -122,6 +122,13 @@ StateCounts Core::TotalCounts() const {
   return total;
 }
 
+bool Core::IsCurrent(SessionId session, const AttemptKey& key) const {
+  const auto it = state_->sessions.find(session);
+  if (it == state_->sessions.end()) return false;
+  const Worker& worker = state_->workers.at(it->second);
+  return key.epoch == worker.record.epoch && FindCurrent(*state_, worker, key) != nullptr;
+}
+
 std::vector<std::string> Core::CheckInvariants() const { return FindBrokenInvariants(*state_); }
 
 }  // namespace gpulayer::core

@@ -57,7 +57,10 @@ class Core {
   std::vector<WorkerView> Workers() const;
   // NOT_FOUND unless the job is queued or active (ended jobs are the store's to show).
   Result<Explanation> Explain(JobId job, Instant now) const;
-  StateCounts TotalCounts() const;  // over all tasks that the core knows
+  StateCounts TotalCounts() const;  // over the tasks of all jobs that are not over
+  // Whether this session may speak for this attempt now: asked before log bytes and outputs are
+  // taken, which do not pass through Apply.
+  bool IsCurrent(SessionId session, const AttemptKey& key) const;
 
   // Empty, or one line for each thing that is wrong. For tests.
   std::vector<std::string> CheckInvariants() const;
