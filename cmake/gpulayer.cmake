@@ -37,6 +37,6 @@ function(gpulayer_test name)
     set(ARG_TIMEOUT 120)
   endif()
   include(GoogleTest)
-  gtest_discover_tests(gpulayer_${name}_test TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(gpulayer_${name}_test TEST_PREFIX "${name}." NO_PRETTY_VALUES DISCOVERY_MODE PRE_TEST
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
 endfunction()
