@@ -1,0 +1,273 @@
+#include "tree/collect.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "model/limits.h"
+#include "tree/beneath.h"
+#include "tree/hash_one.h"
+#include "tree/ignore.h"
+#include "tree/unpack.h"
+#include "tree/walk.h"
+
+namespace gpulayer::tree {
+namespace {
+
+// One side (output folder or work folder) with what of it is to come home.
+struct Side {
+  UniqueFd root;
+  std::string path;
+  std::vector<ListedEntry> entries;  // sorted
+};
+
+Result<Side> ListOutputs(const std::string& dir, std::vector<Warning>* warnings) {
+  Side side;
+  side.path = dir;
+  side.root = UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!side.root.valid()) {
+    if (errno == ENOENT || errno == ENOTDIR) return side;  // the program removed it
+    return ErrnoStatus("list outputs in " + dir, errno);
+  }
+  WalkPlan plan;
+  plan.use_rules = false;
+  GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side.root.get(), dir, std::move(plan)));
+  side.entries = std::move(listing.entries);
+  warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
+  return side;
+}
+
+class WorkSide {
+ public:
+  explicit WorkSide(const CollectRequest& request) : request_(request) {
+    if (request.source == nullptr) return;
+    for (const TreeEntry& entry : request.source->entries) source_.emplace(entry.path, &entry);
+  }
+
+  Result<Side> List(std::vector<Warning>* warnings, std::int64_t* hashed) {
+    Side side;
+    side.path = request_.work_dir;
+    GPULAYER_ASSIGN_OR_RETURN(side.root, OpenFile(request_.work_dir, O_RDONLY | O_DIRECTORY));
+    WalkPlan plan;
+    if (request_.source != nullptr) {
+      plan.ignore = request_.source->ignore;
+      plan.tracked = Tracked(plan.ignore.prefix);
+    }
+    plan.keep_folders = false;
+    GPULAYER_ASSIGN_OR_RETURN(Listing listing,
+                              Walk(side.root.get(), request_.work_dir, std::move(plan)));
+    warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
+    for (ListedEntry& entry : listing.entries) {
+      if (!Wanted(entry.path)) continue;
+      const auto known = source_.find(entry.path);
+      if (known != source_.end() && !Changed(side.root.get(), entry, *known->second, hashed)) {
+        continue;
+      }
+      side.entries.push_back(std::move(entry));
+    }
+    return side;
+  }
+
+ private:
+  // What was laid out counts as tracked: it is brought home when changed, whatever rule matches it.
+  TrackedSet Tracked(const std::string& prefix) const {
+    std::vector<std::string> files;
+    files.reserve(request_.source->entries.size());
+    for (const TreeEntry& entry : request_.source->entries) {
+      if (entry.type == EntryType::kFolder) continue;
+      files.push_back(prefix.empty() ? entry.path : prefix + "/" + entry.path);
+    }
+    return TrackedSet(std::move(files), {});
+  }
+
+  bool Wanted(const std::string& path) const {
+    const std::vector<std::string>& globs = request_.rules.globs;
+    return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
+             return MatchesOutputGlob(glob, path);
+           });
+  }
+
+  bool Changed(int root, const ListedEntry& now, const TreeEntry& then,
+               std::int64_t* hashed) const {
+    if (now.type != then.type) return true;
+    if (now.type == EntryType::kLink) return now.link_target != then.link_target;
+    if (now.stamp.size != then.size) return true;
+    if (now.stamp.mtime_ns == request_.stamp.mtime_ns &&
+        now.stamp.ctime_ns <= request_.stamp.latest_ctime_ns) {
+      return false;
+    }
+    // Touched, or written anew: only the content tells.
+    ++*hashed;
+    const Result<HashedFile> hash = HashOne(root, now.path);
+    return !hash.ok() || hash->hash != then.hash;
+  }
+
+  const CollectRequest& request_;
+  std::unordered_map<std::string_view, const TreeEntry*> source_;
+};
+
+// Puts both sides together into one tree that can be unpacked.
+class Merger {
+ public:
+  explicit Merger(const CollectRequest& request) : request_(request) {}
+
+  void LeaveOut(const std::string& path, std::int64_t size, std::string reason) {
+    ++out_.result.left_out_count;
+    if (out_.result.left_out.size() < limits::kLeftOutShown) {
+      out_.result.left_out.push_back({path, size, std::move(reason)});
+    }
+  }
+
+  void Add(Side side) {
+    std::vector<const ListedEntry*> chosen;
+    std::vector<std::string> paths;
+    std::int64_t to_read = 0;
+    for (const ListedEntry& entry : side.entries) {
+      if (entry.path == kReserved) {
+        LeaveOut(entry.path, entry.stamp.size, "this name is kept for the run folder's own record");
+        continue;
+      }
+      if (Clashes(entry)) continue;
+      if (entry.type == EntryType::kFile) {
+        if (entry.stamp.size > request_.rules.limit_bytes - planned_) {
+          LeaveOut(entry.path, entry.stamp.size,
+                   "over the output limit of " + FormatSize(request_.rules.limit_bytes));
+          continue;
+        }
+        planned_ += entry.stamp.size;
+        to_read += entry.stamp.size;
+        paths.push_back(entry.path);
+      }
+      chosen.push_back(&entry);
+    }
+    const std::vector<Result<HashedFile>> hashes =
+        HashMany(side.root.get(), paths, to_read, request_.threads);
+    out_.hashed_files += static_cast<std::int64_t>(paths.size());
+    std::size_t next = 0;
+    for (const ListedEntry* entry : chosen) {
+      TreeEntry to;
+      to.path = entry->path;
+      to.type = entry->type;
+      to.mode = entry->type == EntryType::kLink ? 0 : entry->mode;
+      to.link_target = entry->link_target;
+      if (entry->type == EntryType::kFile) {
+        const Result<HashedFile>& hash = hashes[next++];
+        if (!hash.ok()) {
+          LeaveOut(entry->path, entry->stamp.size, hash.status().message());
+          continue;
+        }
+        to.hash = hash->hash;
+        to.size = hash->stamp.size;
+        if (seen_.insert(to.hash).second) {
+          out_.blobs.push_back({to.hash, to.size, JoinPath(side.path, entry->path)});
+        }
+      }
+      Insert(std::move(to));
+    }
+  }
+
+  Collected Finish() {
+    DropLinksThatLeave();
+    for (auto& [path, entry] : entries_) {
+      if (entry.type != EntryType::kFolder) ++out_.result.files;
+      out_.result.bytes += entry.size;
+      out_.tree.entries.push_back(std::move(entry));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr const char* kReserved = ".gpulayer.json";
+
+  // What came first (the output folder) stays.
+  bool Clashes(const ListedEntry& entry) {
+    const auto same = entries_.find(entry.path);
+    if (same != entries_.end() && same->second.type != EntryType::kFolder) return true;
+    if (same != entries_.end() || folders_.contains(entry.path)) {
+      LeaveOut(entry.path, entry.stamp.size, "a folder of that name is in the output folder");
+      return true;
+    }
+    for (std::size_t end = entry.path.find('/'); end != std::string::npos;
+         end = entry.path.find('/', end + 1)) {
+      const auto above = entries_.find(entry.path.substr(0, end));
+      if (above == entries_.end() || above->second.type == EntryType::kFolder) continue;
+      LeaveOut(
+          entry.path, entry.stamp.size,
+          "\"" + Printable(above->first) + "\" of the output folder has the place of its folder");
+      return true;
+    }
+    return false;
+  }
+
+  void Insert(TreeEntry entry) {
+    for (std::size_t end = entry.path.rfind('/'); end != std::string::npos && end > 0;
+         end = entry.path.rfind('/', end - 1)) {
+      if (!folders_.insert(entry.path.substr(0, end)).second) break;
+    }
+    std::string path = entry.path;
+    entries_.insert_or_assign(std::move(path), std::move(entry));
+  }
+
+  // Each link was checked on its own side; beside the other side's links it may lead elsewhere.
+  void DropLinksThatLeave() {
+    const auto read_link = [this](const std::string& at) {
+      const auto it = entries_.find(at);
+      return it == entries_.end() ? std::string() : it->second.link_target;
+    };
+    std::vector<std::string> bad;
+    for (const auto& [path, entry] : entries_) {
+      if (entry.type == EntryType::kLink && !LinkStaysInside(path, entry.link_target, read_link)) {
+        bad.push_back(path);
+      }
+    }
+    for (const std::string& path : bad) {
+      entries_.erase(path);
+      LeaveOut(path, 0, "a link that leaves the outputs");
+    }
+  }
+
+  const CollectRequest& request_;
+  std::map<std::string, TreeEntry> entries_;
+  std::unordered_set<std::string> folders_;  // of entries_
+  std::unordered_set<Hash> seen_;
+  std::int64_t planned_ = 0;
+  Collected out_;
+};
+
+}  // namespace
+
+bool MatchesOutputGlob(const std::string& pattern, const std::string& path) {
+  // A glob takes whole trees as an ignore pattern does: what is below a matched folder is matched.
+  const IgnoreList list(pattern, Case::kKeep);
+  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    if (list.Match(std::string_view(path).substr(0, end), true) == Verdict::kIgnored) return true;
+  }
+  return list.Match(path, false) == Verdict::kIgnored;
+}
+
+Result<Collected> Collect(const CollectRequest& request) {
+  Merger merger(request);
+  if (!request.rules.collect) return merger.Finish();
+  std::vector<Warning> warnings;
+  std::int64_t hashed = 0;
+  GPULAYER_ASSIGN_OR_RETURN(Side outputs, ListOutputs(request.output_dir, &warnings));
+  merger.Add(std::move(outputs));
+  GPULAYER_ASSIGN_OR_RETURN(Side work, WorkSide(request).List(&warnings, &hashed));
+  merger.Add(std::move(work));
+  for (Warning& warning : warnings) {
+    if (warning.path != ".") merger.LeaveOut(warning.path, 0, std::move(warning.reason));
+  }
+  Collected out = merger.Finish();
+  out.hashed_files += hashed;
+  return out;
+}
+
+}  // namespace gpulayer::tree
