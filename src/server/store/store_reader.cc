@@ -1,0 +1,142 @@
+#include "server/store/store_reader.h"
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "base/text.h"
+#include "server/store/codec.h"
+#include "server/store/rows.h"
+
+namespace gpulayer {
+
+Status NameFile(const sqlite::Database& db, const Status& status) {
+  if (status.code() != StatusCode::kDataLoss || status.message().starts_with("database ")) {
+    return status;
+  }
+  return db.Damaged(status.message());
+}
+
+Result<std::shared_ptr<const JobSpec>> ReadSpec(sqlite::Database& db, sqlite::Statement& query,
+                                                JobId job) {
+  const sqlite::ResetAtEnd reset(query);
+  query.Int(job.value());
+  GPULAYER_ASSIGN_OR_RETURN(const bool row, query.Step());
+  if (!row) return db.Damaged("job " + ToString(job) + " has no spec");
+  Result<JobSpec> spec = codec::Decode<JobSpec>(query.Blob());
+  if (!spec.ok()) return NameFile(db, spec.status().Prefixed("job " + ToString(job) + ", spec"));
+  return std::make_shared<const JobSpec>(*std::move(spec));
+}
+
+namespace {
+
+using sqlite::Database;
+using sqlite::Statement;
+
+class SqliteReader : public StoreReader {
+ public:
+  explicit SqliteReader(std::unique_ptr<Database> db) : db_(std::move(db)) {}
+
+  Status Prepare() {
+    const std::string jobs = std::string("SELECT ") + rows::kJobColumns + " FROM jobs WHERE ";
+    const std::string order = " ORDER BY id DESC";
+    for (const int which : {0, kByState, kByUser, kByState | kByUser}) {
+      std::string sql = jobs + "id < ?";
+      if (which & kByState) sql += " AND state = ?";
+      if (which & kByUser) sql += " AND user_name = ?";
+      GPULAYER_ASSIGN_OR_RETURN(list_[which], db_->Prepare(sql + order));
+    }
+    GPULAYER_ASSIGN_OR_RETURN(get_job_, db_->Prepare(jobs + "id = ?"));
+    GPULAYER_ASSIGN_OR_RETURN(get_spec_, db_->Prepare(kSpecQuery));
+    GPULAYER_ASSIGN_OR_RETURN(get_tasks_,
+                              db_->Prepare(std::string("SELECT ") + rows::kTaskColumns +
+                                           " FROM tasks WHERE job_id = ? AND task_index >= ?"
+                                           " ORDER BY task_index LIMIT ?"));
+    GPULAYER_ASSIGN_OR_RETURN(get_attempts_,
+                              db_->Prepare(std::string("SELECT ") + rows::kAttemptColumns +
+                                           " FROM attempts WHERE job_id = ? AND task_index = ?"
+                                           " ORDER BY number"));
+    GPULAYER_ASSIGN_OR_RETURN(list_tokens_,
+                              db_->Prepare(std::string("SELECT ") + rows::kTokenColumns +
+                                           " FROM tokens ORDER BY created_at_us, id"));
+    return OkStatus();
+  }
+
+  Result<std::vector<JobRecord>> ListJobs(const JobFilter& filter) override {
+    Statement& query = list_[(filter.state ? kByState : 0) | (filter.user ? kByUser : 0)];
+    const sqlite::ResetAtEnd reset(query);
+    query.Int(filter.before ? filter.before->value() : std::numeric_limits<std::int64_t>::max());
+    if (filter.state) query.Int(static_cast<std::int64_t>(*filter.state));
+    if (filter.user) query.Text(filter.user->value());
+    std::vector<JobRecord> jobs;
+    while (jobs.size() < filter.limit) {
+      GPULAYER_ASSIGN_OR_RETURN(const bool row, query.Step());
+      if (!row) break;
+      std::string name;
+      Result<JobRecord> job = rows::ReadJob(query, &name);
+      if (!job.ok()) return NameFile(*db_, job.status());
+      // Here and not in SQL: SQLite's GLOB knows brackets, ours does not.
+      if (!filter.name_glob.empty() && !GlobMatch(filter.name_glob, name)) continue;
+      GPULAYER_ASSIGN_OR_RETURN(job->spec, ReadSpec(*db_, get_spec_, job->id));
+      jobs.push_back(*std::move(job));
+    }
+    return jobs;
+  }
+
+  Result<JobRecord> GetJob(JobId id) override {
+    const sqlite::ResetAtEnd reset(get_job_);
+    get_job_.Int(id.value());
+    GPULAYER_ASSIGN_OR_RETURN(const bool row, get_job_.Step());
+    if (!row) return NotFound("job " + ToString(id) + ": no such job");
+    std::string name;
+    Result<JobRecord> job = rows::ReadJob(get_job_, &name);
+    if (!job.ok()) return NameFile(*db_, job.status());
+    GPULAYER_ASSIGN_OR_RETURN(job->spec, ReadSpec(*db_, get_spec_, id));
+    return job;
+  }
+
+  Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from, std::size_t limit) override {
+    get_tasks_.Int(job.value()).Int(from.value()).Int(static_cast<std::int64_t>(limit));
+    return Named(rows::ReadAll<TaskRecord>(get_tasks_, rows::ReadTask));
+  }
+
+  Result<std::vector<AttemptRecord>> GetAttempts(TaskRef task) override {
+    get_attempts_.Int(task.job.value()).Int(task.task.value());
+    return Named(rows::ReadAll<AttemptRecord>(get_attempts_, rows::ReadAttempt));
+  }
+
+  Result<std::vector<TokenRecord>> ListTokens() override {
+    return Named(rows::ReadAll<TokenRecord>(list_tokens_, rows::ReadToken));
+  }
+
+ private:
+  static constexpr int kByState = 1;
+  static constexpr int kByUser = 2;
+
+  template <typename T>
+  Result<T> Named(Result<T> result) const {
+    if (result.ok()) return result;
+    return NameFile(*db_, result.status());
+  }
+
+  const std::unique_ptr<Database> db_;  // outlives the statements
+  std::map<int, Statement> list_;
+  Statement get_job_;
+  Statement get_spec_;
+  Statement get_tasks_;
+  Statement get_attempts_;
+  Statement list_tokens_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<StoreReader>> OpenStoreReader(const std::string& path) {
+  GPULAYER_ASSIGN_OR_RETURN(std::unique_ptr<Database> db,
+                            Database::Open(path, Database::Mode::kReadOnly));
+  auto reader = std::make_unique<SqliteReader>(std::move(db));
+  GPULAYER_RETURN_IF_ERROR(reader->Prepare());
+  return std::unique_ptr<StoreReader>(std::move(reader));
+}
+
+}  // namespace gpulayer
