@@ -14,9 +14,12 @@
 
 namespace gpulayer::testing {
 
-// Living processes (no zombies) of the attempt, of all attempts if `attempt_id` is empty. The
-// calling process does not count.
-inline std::vector<pid_t> Census(const std::string& attempt_id = "") {
+enum class CensusMatch { kWhole, kPrefix };
+
+// Living processes (no zombies) of the attempt, or of all attempts whose ids begin so. The calling
+// process does not count.
+inline std::vector<pid_t> Census(const std::string& attempt_id,
+                                 CensusMatch match = CensusMatch::kWhole) {
   const std::string name = "GPULAYER_ATTEMPT_ID=";
   std::vector<pid_t> out;
   const Result<std::vector<std::string>> entries = ListDir("/proc");
@@ -33,7 +36,7 @@ inline std::vector<pid_t> Census(const std::string& attempt_id = "") {
     const std::size_t at = all.find(wanted);
     if (at == std::string::npos) continue;
     const std::size_t end = at + wanted.size();
-    if (attempt_id.empty() || end == all.size() || all[end] == '\0') out.push_back(pid);
+    if (match == CensusMatch::kPrefix || end == all.size() || all[end] == '\0') out.push_back(pid);
   }
   return out;
 }

@@ -90,6 +90,7 @@ class Monitor {
   };
 
   void Begin();  // returns once the program runs
+  int BeginLog();
   [[noreturn]] void Fail(StartStep step, int error, int exit_code = 0);
   void Loop();
   void TakeSignals();
@@ -132,19 +133,30 @@ void Monitor::Fail(StartStep step, int error, int exit_code) {
   Finish();
 }
 
+// The log file says that this attempt is begun, and a lock on it that its keeper lives: how another
+// gpulayer-exec sees that it is not over. Both must appear at once, so it gets its name last.
+int Monitor::BeginLog() {
+  const std::string temporary = std::string(kLogFile) + "." + std::to_string(getpid());
+  const int fd = openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) Fail(StartStep::kSpawn, errno);
+  if (linkat(dir_fd_, temporary.c_str(), dir_fd_, kLogFile, 0) != 0) {
+    const int error = errno;
+    unlinkat(dir_fd_, temporary.c_str(), 0);
+    if (error == EEXIST) _exit(1);  // never twice; gpulayer-exec looks who has it
+    Fail(StartStep::kSpawn, error);
+  }
+  unlinkat(dir_fd_, temporary.c_str(), 0);
+  // Only now: a successor of gpulayer-exec that saw no log has said that nothing will run.
+  if (getppid() != plan_.exec_pid) Fail(StartStep::kSpawn, ESRCH);
+  return fd;
+}
+
 void Monitor::Begin() {
   // If gpulayer-exec dies so do its jobs: nobody would be there to stop them.
-  const bool tied = TieToParent(plan_.exec_pid, SIGTERM);
-  if (!BecomeSubreaper() || !tied) Fail(StartStep::kSpawn, ESRCH);
-
+  if (!BecomeSubreaper() || !TieToParent(plan_.exec_pid, SIGTERM)) Fail(StartStep::kSpawn, ESRCH);
   dir_fd_ = open(plan_.attempt_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir_fd_ < 0) Fail(StartStep::kSpec, errno);
-  const int log_fd = openat(dir_fd_, kLogFile, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (log_fd < 0 && errno == EEXIST) _exit(1);  // never twice; gpulayer-exec looks who has it
-  if (log_fd < 0) Fail(StartStep::kSpawn, errno);
-  // Held as long as this process lives: how another gpulayer-exec sees that the attempt is not
-  // over.
-  if (flock(log_fd, LOCK_EX | LOCK_NB) != 0) Fail(StartStep::kSpawn, errno);
+  const int log_fd = BeginLog();
   log_ = new LogSink(log_fd);
   // The room for the outcome is taken now: it must be stored even if the disk fills up.
   const std::string temporary = std::string(kStatusFile) + ".tmp";
@@ -413,6 +425,7 @@ void RunMonitor(const MonitorPlan& plan) {
     mine.report_fd = kReportFd;
   }
   syscall(SYS_close_range, 4U, ~0U, 0U);
+  NameProcess("gpulayer-mon");
   Monitor(mine).Run();
 }
 

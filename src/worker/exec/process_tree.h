@@ -21,6 +21,7 @@ bool BecomeSubreaper();
 // The calling process gets `signal` when its parent dies. False: the parent is not `parent` any
 // more.
 bool TieToParent(pid_t parent, int signal);
+void NameProcess(const char* name);  // for `ps -o comm`; at most 15 bytes
 
 std::vector<pid_t> ChildrenOf(pid_t pid);
 std::vector<pid_t> DescendantsOf(pid_t pid);  // parents before children, without `pid`

@@ -106,6 +106,8 @@ bool TieToParent(pid_t parent, int signal) {
   return prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) == 0 && getppid() == parent;
 }
 
+void NameProcess(const char* name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
+
 std::vector<pid_t> ChildrenOf(pid_t pid) {
   std::vector<pid_t> out;
   if (KernelListsChildren()) {

@@ -60,6 +60,20 @@ bool IsKept(const std::string& id) {
   return kept;
 }
 
+// What is alive of attempts whose monitors are dead and which are not our descendants. A process
+// killed here cannot fork any more, so this ends when a pass finds none.
+void KillMarked(const std::vector<std::string>& ids) {
+  if (ids.empty()) return;
+  std::vector<std::string> markers;
+  for (const std::string& id : ids) markers.push_back(std::string(kAttemptIdVariable) + "=" + id);
+  for (int pass = 0; pass < 500; ++pass) {
+    const std::vector<pid_t> left = ProcessesWithEnvironment(markers);
+    if (left.empty()) return;
+    for (const pid_t pid : left) kill(pid, SIGKILL);
+    poll(nullptr, 0, 1);
+  }
+}
+
 std::string OomScore() {
   const std::string own = ReadSmallFile("/proc/self/oom_score_adj");
   const long score = std::strtol(own.c_str(), nullptr, 10) + kOomScoreStep;
@@ -132,7 +146,6 @@ int Supervisor::Run() {
 // environment.
 void Supervisor::RecoverAttempts() {
   std::vector<std::string> lost;
-  std::vector<std::string> markers;
   DIR* dir = opendir(kAttemptsFolder);
   if (dir == nullptr) return;
   while (const dirent* entry = readdir(dir)) {
@@ -145,18 +158,10 @@ void Supervisor::RecoverAttempts() {
       foreign_ = true;
     } else {
       lost.push_back(id);
-      markers.push_back(std::string(kAttemptIdVariable) + "=" + id);
     }
   }
   closedir(dir);
-  if (lost.empty()) return;
-  // A process killed here cannot fork any more, so this ends when a pass finds none.
-  for (int pass = 0; pass < 500; ++pass) {
-    const std::vector<pid_t> left = ProcessesWithEnvironment(markers);
-    if (left.empty()) break;
-    for (const pid_t pid : left) kill(pid, SIGKILL);
-    poll(nullptr, 0, 1);
-  }
+  KillMarked(lost);
   for (const std::string& id : lost) FinishLost(id);
 }
 
@@ -445,6 +450,11 @@ void Supervisor::CheckForeign() {
       over.push_back(id);
     }
   }
+  std::vector<std::string> unfinished;
+  for (const std::string& id : over) {
+    if (!Exists(FileOf(id, kStatusFile))) unfinished.push_back(id);
+  }
+  KillMarked(unfinished);
   for (const std::string& id : over) FinishLost(id);
 }
 

@@ -1,0 +1,279 @@
+// What is left when one of the processes dies: the worker, gpulayer-exec, a monitor, or several.
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "exec/exec_fixture.h"
+#include "worker/exec/exec_link.h"
+
+namespace gpulayer::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Life = ExecClientOptions::Life;
+
+class SurviveTest : public ExecTest {
+ protected:
+  void SetUp() override { Reopen(Life::kOutlivesWorker); }
+  void TearDown() override {
+    if (client_) {
+      EXPECT_TRUE(client_->Shutdown(0s, 10s).ok());
+    }
+    ExecTest::TearDown();
+  }
+  // To gpulayer-exec the same as a killed worker and its successor.
+  void RestartWorker() {
+    client_.reset();
+    ear_.Forget();
+    Reopen(Life::kOutlivesWorker);
+  }
+  pid_t MonitorOf(const AttemptId& id) {
+    const Result<std::string> stat = ReadFile("/proc/" + std::to_string(ear_.Pid(id)) + "/stat");
+    return stat.ok() ? static_cast<pid_t>(std::stol(stat->substr(stat->rfind(')') + 4))) : 0;
+  }
+  // Notes its runs, so that one can be told from two; has a child that left the session and ignores
+  // everything but SIGKILL; goes on when told.
+  AttemptId StartWaiting() {
+    const AttemptId id =
+        Start(Shell("echo run >>$D/count; setsid -f bash -c 'trap \"\" TERM HUP; sleep 9999';"
+                    " echo up; while ! [ -e $D/go ]; do sleep 0.02; done; echo last; exit 7"));
+    EXPECT_TRUE(Prints(id, "up"));
+    EXPECT_TRUE(Eventually([&] { return ear_.Started(id); }));
+    return id;
+  }
+};
+
+TEST_F(SurviveTest, F09_AJobThatRunsWhileTheWorkerIsGoneIsAdopted) {
+  const AttemptId id = StartWaiting();
+  const AttemptStarted started = *store_.ReadStarted(id);
+  client_.reset();
+  EXPECT_FALSE(Census(id.value()).empty());
+  ear_.Forget();
+  Reopen(Life::kOutlivesWorker);
+  EXPECT_THAT(*client_->List(), ElementsAre(id));
+  ASSERT_TRUE(client_->Adopt(id).ok());
+  ASSERT_TRUE(Eventually([&] { return ear_.Started(id); }));
+  EXPECT_EQ(ear_.Pid(id), started.pid);
+  WriteScript("go", "");
+  const AttemptStatus s = Await(id);
+  EXPECT_EQ(s.exit_code, 7);
+  EXPECT_EQ(s.started, started);
+  EXPECT_EQ(Output(id), "up\nlast\n");
+  EXPECT_EQ(*ReadFile(dir_ / "count"), "run\n");
+}
+
+TEST_F(SurviveTest, F09_AJobThatEndedWhileTheWorkerWasGoneHasItsOutcome) {
+  const AttemptId id = StartWaiting();
+  client_.reset();
+  WriteScript("go", "");
+  ASSERT_TRUE(Eventually([&] { return store_.ReadStatus(id).ok(); }));
+  RestartWorker();
+  EXPECT_THAT(*client_->List(), IsEmpty());
+  ASSERT_TRUE(client_->Adopt(id).ok());
+  EXPECT_EQ(Await(id).exit_code, 7);
+  EXPECT_EQ(Output(id), "up\nlast\n");
+}
+
+TEST_F(SurviveTest, TheTimeLimitNeedsNoWorker) {
+  AttemptSpec spec = Shell("trap '' TERM; echo up; while :; do sleep 0.02; done");
+  spec.time_limit = 300ms;
+  spec.grace = 100ms;
+  const AttemptId id = Start(spec);
+  client_.reset();
+  ASSERT_TRUE(Eventually([&] { return store_.ReadStatus(id).ok(); }));
+  EXPECT_EQ(store_.ReadStatus(id)->order, StopOrder::kTimeLimit);
+  Reopen(Life::kOutlivesWorker);
+}
+
+TEST_F(SurviveTest, AnAttemptThatNeverBeganIsSaidToBe) {
+  const AttemptId id = Prepare(Spec({"true"}));
+  ASSERT_TRUE(client_->Adopt(id).ok());
+  ASSERT_TRUE(Eventually([&] { return ear_.Ends(id) == 1; }));
+  EXPECT_EQ(ear_.End(id).failed_step, StartStep::kNever);
+}
+
+TEST_F(SurviveTest, JobsDieWithTheKilledExecAndTheClientHears) {
+  const AttemptId id = StartWaiting();
+  const pid_t first = ExecPid();
+  ASSERT_EQ(kill(first, SIGKILL), 0);
+  const AttemptStatus s = Await(id);
+  EXPECT_EQ(s.order, StopOrder::kShutdown);
+  EXPECT_EQ(s.signal, SIGKILL);
+  EXPECT_EQ(OutcomeOf(s).cause.kind, CauseKind::kWorkerLost);
+  EXPECT_EQ(Run(Spec({"true"})).exit_code, 0);
+  EXPECT_NE(ExecPid(), first);
+}
+
+TEST_F(SurviveTest, StartsGivenWhileExecDiesAreNotLostNorDoubled) {
+  std::vector<AttemptId> ids;
+  for (int i = 0; i < 60; ++i) {
+    const AttemptId id = Prepare(Shell("echo x >>$D/count-$GPULAYER_ATTEMPT_ID; sleep 0.02"));
+    if (i % 20 == 10) kill(ExecPid(), SIGKILL);
+    ASSERT_TRUE(Eventually([&] { return client_->Start(id).ok(); }));
+    ids.push_back(id);
+  }
+  for (const AttemptId& id : ids) {
+    Await(id);
+    const Result<std::string> count = ReadFile(dir_ / ("count-" + id.value()));
+    EXPECT_THAT(count.value_or(""), AnyOf("", "x\n"));  // killed before, or after it wrote
+  }
+}
+
+TEST_F(SurviveTest, AKilledMonitorTakesItsTreeAlong) {
+  const AttemptId id = StartWaiting();
+  const AttemptId other = Start(Shell("echo up; sleep 9999"));
+  ASSERT_TRUE(Prints(other, "up"));
+  ASSERT_EQ(kill(MonitorOf(id), SIGKILL), 0);
+  const AttemptStatus s = Await(id);
+  EXPECT_EQ(s.failed_step, StartStep::kMonitor);
+  EXPECT_EQ(s.started->pid, ear_.Pid(id));
+  EXPECT_EQ(OutcomeOf(s).cause.kind, CauseKind::kWorkerLost);
+  EXPECT_FALSE(Census(other.value()).empty());
+}
+
+TEST_F(SurviveTest, WhatOutlivedAllItsKeepersIsFoundByItsEnvironment) {
+  const AttemptId id = StartWaiting();
+  const pid_t exec = ExecPid();
+  const pid_t monitor = MonitorOf(id);
+  client_.reset();
+  // Stopped first, so that neither can act on the other's death.
+  for (const pid_t pid : {monitor, exec}) kill(pid, SIGSTOP);
+  for (const pid_t pid : {monitor, exec}) kill(pid, SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return !IsAlive(monitor) && !IsAlive(exec); }));
+  EXPECT_FALSE(Census(id.value()).empty());
+  RestartWorker();
+  ASSERT_TRUE(client_->Adopt(id).ok());
+  EXPECT_EQ(Await(id).failed_step, StartStep::kMonitor);
+}
+
+TEST_F(SurviveTest, ShutdownGivesTheGrace) {
+  const AttemptId id =
+      Start(Shell("trap 'echo saved; exit 4' TERM; echo up; while :; do sleep 0.02; done"));
+  ASSERT_TRUE(Prints(id, "up"));
+  ASSERT_TRUE(client_->Shutdown(15s, 20s).ok());
+  const AttemptStatus s = Await(id);
+  EXPECT_EQ(s.exit_code, 4);
+  EXPECT_EQ(s.order, StopOrder::kShutdown);
+  EXPECT_EQ(client_->Start(Prepare(Spec({"true"}))).code(), StatusCode::kUnavailable);
+}
+
+TEST_F(SurviveTest, AJobOfALocalRunDiesWithItsClient) {
+  ASSERT_TRUE(client_->Shutdown(0s, 10s).ok());
+  Reopen(Life::kDiesWithWorker);
+  const AttemptId id = StartWaiting();
+  client_.reset();
+  EXPECT_TRUE(Eventually([&] { return Census(id.value()).empty() && ExecPid() == 0; }));
+}
+
+TEST_F(SurviveTest, ALocalRunDoesNotShareTheDirectory) {
+  const auto second = ExecClient::Open(Options(Life::kDiesWithWorker), Ear().sink());
+  EXPECT_EQ(second.status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SurviveTest, ASecondClientHearsOnlyItsOwn) {
+  Ear ear;
+  const auto second = ExecClient::Open(Options(Life::kOutlivesWorker), ear.sink());
+  ASSERT_TRUE(second.ok());
+  const AttemptId id = Start(Spec({"true"}));
+  Await(id);
+  ASSERT_TRUE((*second)->Adopt(id).ok());
+  EXPECT_TRUE(Eventually([&] { return ear.Ends(id) == 1; }));
+}
+
+TEST_F(SurviveTest, NonsenseOnTheSocketHarmsNobody) {
+  for (const std::string& bytes :
+       {std::string("x"), std::string(24, '\0'), std::string(4000, 'x'),
+        exec_wire::Pack({exec_wire::Type::kStart, 0, 0, "early", ""}),
+        exec_wire::Pack({static_cast<exec_wire::Type>(99), 0, 0, "", ""})}) {
+    for (const bool greeted : {false, true}) {
+      Result<UniqueFd> fd = greeted ? ConnectExec(dir_.path(), 10s) : [&]() -> Result<UniqueFd> {
+        UniqueFd raw(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        const std::string path = dir_ / "exec/v1/sock";
+        path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+        EXPECT_EQ(connect(raw.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+        return raw;
+      }();
+      ASSERT_TRUE(fd.ok());
+      EXPECT_GT(send(fd->get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+      if (greeted && bytes.size() > 24 && bytes[24] == 'e') continue;  // a good message by then
+      char byte = 0;
+      EXPECT_TRUE(Eventually([&] { return recv(fd->get(), &byte, 1, MSG_DONTWAIT) == 0; }));
+    }
+  }
+  EXPECT_EQ(Run(Spec({"true"})).exit_code, 0);
+}
+
+TEST(ExecLinkTest, ALongDataDirectoryWorks) {
+  TempDir dir;
+  std::string path = dir.path();
+  while (path.size() < 300) path += "/" + std::string(90, 'd');
+  ASSERT_TRUE(MakeDirs(path).ok());
+  ExecClientOptions options;
+  options.data_dir = path;
+  options.program = GPULAYER_EXEC_PROGRAM;
+  options.life = Life::kDiesWithWorker;
+  Ear ear;
+  const auto client = ExecClient::Open(options, ear.sink());
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  const AttemptStore store = *AttemptStore::Open(path);
+  const AttemptId id("long");
+  ASSERT_TRUE(store.Create(id).ok());
+  AttemptSpec spec;
+  spec.argv = {"/bin/pwd"};
+  spec.env = {"GPULAYER_ATTEMPT_ID=long"};
+  spec.cwd = store.PathOf(id);
+  ASSERT_TRUE(store.WriteSpec(id, spec).ok());
+  ASSERT_TRUE((*client)->Start(id).ok());
+  EXPECT_TRUE(Eventually([&] { return ear.Ends(id) == 1; }));
+  EXPECT_EQ(ear.End(id).exit_code, 0);
+  EXPECT_TRUE((*client)->Shutdown(0s, 10s).ok());
+}
+
+TEST(ExecLinkTest, AMissingProgramIsSaid) {
+  TempDir dir;
+  ExecClientOptions options;
+  options.data_dir = dir.path();
+  options.program = dir / "gpulayer-exec";
+  const auto client = ExecClient::Open(options, [](ExecEvent) {});
+  EXPECT_EQ(client.status().code(), StatusCode::kUnavailable);
+  EXPECT_THAT(client.status().message(), HasSubstr(options.program));
+}
+
+// gpulayer-exec under a limit of open files.
+class FewFilesTest : public ExecTest {
+ protected:
+  void SetUp() override {}
+  void Open(int files) {
+    ExecClientOptions options = Options(Life::kDiesWithWorker);
+    options.program =
+        WriteScript("exec-with-few-files", "#!/bin/sh\nulimit -n " + std::to_string(files) +
+                                               "\nexec " + GPULAYER_EXEC_PROGRAM + " \"$@\"\n");
+    auto client = ExecClient::Open(options, ear_.sink());
+    ASSERT_TRUE(client.ok()) << client.status().ToString();
+    client_ = *std::move(client);
+  }
+};
+
+TEST_F(FewFilesTest, F22_AttemptsCostTheKeeperNoDescriptors) {
+  Open(32);
+  std::vector<AttemptId> ids;
+  for (int i = 0; i < 100; ++i) ids.push_back(Start(Shell("echo up; sleep 9999")));
+  for (const AttemptId& id : ids) ASSERT_TRUE(Prints(id, "up"));
+  for (const AttemptId& id : ids) ASSERT_TRUE(client_->Stop(id, 0s).ok());
+  for (const AttemptId& id : ids) EXPECT_EQ(Await(id).signal, SIGKILL);
+}
+
+TEST_F(FewFilesTest, F22_AStartWithoutDescriptorsIsTheWorkersFault) {
+  Open(11);
+  const AttemptStatus s = Run(Spec({"true"}));
+  EXPECT_EQ(s.error, EMFILE);
+  EXPECT_EQ(OutcomeOf(s).cause.kind, CauseKind::kSpawnFailed);
+  EXPECT_THAT(OutcomeOf(s).cause.text, HasSubstr("Too many open files"));
+}
+
+}  // namespace
+}  // namespace gpulayer::testing
