@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <set>
 
@@ -139,13 +140,15 @@ int Monitor::BeginLog() {
   const std::string temporary = std::string(kLogFile) + "." + std::to_string(getpid());
   const int fd = openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) Fail(StartStep::kSpawn, errno);
-  if (linkat(dir_fd_, temporary.c_str(), dir_fd_, kLogFile, 0) != 0) {
-    const int error = errno;
+  if (renameat2(dir_fd_, temporary.c_str(), dir_fd_, kLogFile, RENAME_NOREPLACE) != 0) {
+    int error = errno;
+    // Some file systems of the network lack that call and have this one.
+    if (error == EINVAL && linkat(dir_fd_, temporary.c_str(), dir_fd_, kLogFile, 0) == 0) error = 0;
+    if (error == EINVAL) error = errno;
     unlinkat(dir_fd_, temporary.c_str(), 0);
     if (error == EEXIST) _exit(1);  // never twice; gpulayer-exec looks who has it
-    Fail(StartStep::kSpawn, error);
+    if (error != 0) Fail(StartStep::kSpawn, error);
   }
-  unlinkat(dir_fd_, temporary.c_str(), 0);
   // Only now: a successor of gpulayer-exec that saw no log has said that nothing will run.
   if (getppid() != plan_.exec_pid) Fail(StartStep::kSpawn, ESRCH);
   return fd;
