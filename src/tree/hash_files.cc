@@ -39,7 +39,8 @@ bool Settled(const FileStamp& stamp, std::int64_t since_ns) {
 
 // Indexes of the files whose hash the cache does not know; the hashes of the others are filled in.
 std::vector<std::size_t> TakeFromCache(const Listing& listing, const HashCache& cache,
-                                       std::vector<HashedFile>* files) {
+                                       std::vector<HashedFile>* files,
+                                       std::vector<bool>* from_cache) {
   std::vector<std::size_t> missing;
   auto known = cache.begin();
   for (std::size_t i = 0; i < listing.entries.size(); ++i) {
@@ -48,6 +49,7 @@ std::vector<std::size_t> TakeFromCache(const Listing& listing, const HashCache& 
     while (known != cache.end() && known->path < entry.path) ++known;
     if (known != cache.end() && known->path == entry.path && known->stamp == entry.stamp) {
       (*files)[i] = {known->hash, entry.stamp};
+      (*from_cache)[i] = true;
     } else {
       missing.push_back(i);
     }
@@ -109,7 +111,8 @@ Result<HashedTree> HashFiles(const Listing& listing, const HashOptions& options)
       options.cache_dir.empty() ? "" : HashCacheFile(options.cache_dir, listing.root);
   const HashCache cache = cache_file.empty() ? HashCache() : LoadHashCache(cache_file);
   std::vector<HashedFile> files(listing.entries.size());
-  const std::vector<std::size_t> missing = TakeFromCache(listing, cache, &files);
+  std::vector<bool> from_cache(listing.entries.size());
+  const std::vector<std::size_t> missing = TakeFromCache(listing, cache, &files, &from_cache);
 
   HashedTree out;
   std::vector<std::string> paths;
@@ -154,7 +157,8 @@ Result<HashedTree> HashFiles(const Listing& listing, const HashOptions& options)
       if (seen.insert(to.hash).second) {
         out.blobs.push_back({to.hash, to.size, JoinPath(listing.root, entry.path)});
       }
-      if (Settled(files[i].stamp, begun)) fresh.push_back({entry.path, files[i].stamp, to.hash});
+      if (from_cache[i] || Settled(files[i].stamp, begun))
+        fresh.push_back({entry.path, files[i].stamp, to.hash});
     }
     out.tree.entries.push_back(std::move(to));
   }

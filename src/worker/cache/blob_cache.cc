@@ -53,12 +53,6 @@ class BlobCacheImpl final : public BlobCache {
   Status Start() {
     GPULAYER_RETURN_IF_ERROR(RemoveTree(JoinPath(root_, "tmp")));  // of a process that was killed
     GPULAYER_RETURN_IF_ERROR(MakeDirs(JoinPath(root_, "tmp")));
-    for (int i = 0; i < 256; ++i) {
-      const char byte = static_cast<char>(i);
-      const std::string dir = JoinPath(root_, HexEncode({&byte, 1}));
-      if (mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST)
-        return ErrnoStatus("make " + dir, errno);
-    }
     const std::string boot = BootId(), boot_file = JoinPath(root_, "boot");
     const Result<std::string> last = ReadFile(boot_file);
     const bool same_boot = !boot.empty() && last.ok() && *last == boot;
@@ -175,8 +169,7 @@ class BlobCacheImpl::SinkImpl final : public BlobCache::Sink {
     if (!fd_.valid()) return FailedPrecondition("store blob: an end without a beginning");
     if (expected_ >= 0 && written_ != expected_) return Damaged("fewer bytes than announced");
     if (hasher_.Finish() != hash_) return Damaged("the bytes have another hash");
-    if (rename(path_.c_str(), cache_->PathOf(hash_).c_str()) != 0) {
-      const int error = errno;
+    if (int error = MoveTo(cache_->PathOf(hash_)); error != 0) {
       Abandon();
       return ErrnoStatus("store blob " + hash_.hex(), error);
     }
@@ -189,6 +182,13 @@ class BlobCacheImpl::SinkImpl final : public BlobCache::Sink {
   const std::unordered_set<Hash>& missing() const { return wanted_; }
 
  private:
+  // 0 or an errno. A folder for each first byte of a hash is made when it is needed.
+  int MoveTo(const std::string& place) const {
+    if (rename(path_.c_str(), place.c_str()) == 0) return 0;
+    if (errno != ENOENT) return errno;
+    if (mkdir(DirName(place).c_str(), 0700) != 0 && errno != EEXIST) return errno;
+    return rename(path_.c_str(), place.c_str()) == 0 ? 0 : errno;
+  }
   Status Damaged(const char* why) {
     Abandon();
     return DataLoss("store blob " + hash_.hex() + ": " + why + ". It was damaged on its way");
@@ -215,9 +215,10 @@ Status BlobCacheImpl::Load(bool trusted) {
     std::int64_t used;
   };
   std::vector<Found> found;
-  for (int i = 0; i < 256; ++i) {
-    const char byte = static_cast<char>(i);
-    const std::string prefix = HexEncode({&byte, 1}), dir = JoinPath(root_, prefix);
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, ListDir(root_));
+  for (const std::string& prefix : prefixes) {
+    if (prefix.size() != 2) continue;
+    const std::string dir = JoinPath(root_, prefix);
     GPULAYER_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(dir));
     for (const std::string& name : names) {
       const Result<Hash> hash = Hash::FromHex(prefix + name);

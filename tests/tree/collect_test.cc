@@ -1,0 +1,209 @@
+#include "tree/collect.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "support/temp_dir.h"
+#include "tree/files.h"
+
+namespace gpulayer::tree {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::Link;
+using testing::MemoryBlobs;
+using testing::PathsOf;
+using testing::Put;
+using testing::TempDir;
+
+class CollectTest : public ::testing::Test {
+ protected:
+  CollectTest() {
+    for (const char* name : {"work", "out", "blobs"}) EXPECT_TRUE(MakeDirs(dir_ / name, 0755).ok());
+  }
+  // As the worker does it.
+  void LayOut() {
+    std::sort(source_.entries.begin(), source_.entries.end(),
+              [](const TreeEntry& a, const TreeEntry& b) { return a.path < b.path; });
+    UnpackOptions options;
+    options.mtime_ns = stamp_.mtime_ns = 1'700'000'000'000'000'000;
+    const Status status = Unpack(source_, dir_ / "work", blobs_.Opener(), options);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    Put(dir_ / "marker");
+    struct stat info = {};
+    stat((dir_ / "marker").c_str(), &info);
+    stamp_.latest_ctime_ns = info.st_ctim.tv_sec * 1'000'000'000 + info.st_ctim.tv_nsec;
+  }
+  Collected Run() {
+    CollectRequest request;
+    request.work_dir = dir_ / "work";
+    request.output_dir = dir_ / "out";
+    request.source = &source_;
+    request.stamp = stamp_;
+    request.rules = rules_;
+    Result<Collected> out = Collect(request);
+    EXPECT_TRUE(out.ok()) << out.status().ToString();
+    if (!out.ok()) return {};
+    EXPECT_TRUE(CheckTree(out->tree).ok());
+    return *out;
+  }
+  std::string Work(const std::string& path) const { return dir_ / "work/" + path; }
+  std::string Out(const std::string& path) const { return dir_ / "out/" + path; }
+
+  TempDir dir_;
+  MemoryBlobs blobs_{dir_ / "blobs"};
+  Tree source_;
+  LayoutStamp stamp_;
+  OutputRules rules_;
+};
+
+TEST_F(CollectTest, BringsHomeWhatIsNewOrChanged) {
+  source_.entries = {blobs_.File("a.py", "a"), blobs_.File("b.py", "b"), blobs_.File("c.py", "c"),
+                     blobs_.File("d.py", "d"), blobs_.File("e.py", "e"), Link("l", "a.py"),
+                     Link("m", "a.py")};
+  LayOut();
+  Put(Work("a.py"), "A");  // the same size
+  Put(Work("b.py"), "longer");
+  Put(Work("c.py"), "c");             // written anew, the same
+  chmod(Work("d.py").c_str(), 0755);  // the mode alone is no change
+  unlink(Work("e.py").c_str());
+  unlink(Work("l").c_str());
+  symlink("b.py", Work("l").c_str());
+  Put(Work("new/x"), "n");
+  MakeDirs(Work("new-empty"), 0755).ok();
+  Put(Out("model.pt"), "weights");
+  MakeDirs(Out("empty"), 0755).ok();
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("a.py", "b.py", "empty/", "l", "model.pt", "new/x"));
+  EXPECT_EQ(out.result.files, 5);
+  EXPECT_EQ(out.result.bytes, 1 + 6 + 7 + 1);
+  EXPECT_EQ(out.blobs.size(), 4U);
+  EXPECT_EQ(out.result.left_out_count, 0);
+}
+
+TEST_F(CollectTest, UnchangedFilesAreNotReadAgain) {
+  for (int i = 0; i < 50; ++i) source_.entries.push_back(blobs_.File("f" + std::to_string(i), "x"));
+  LayOut();
+  const Collected out = Run();
+  EXPECT_THAT(out.tree.entries, IsEmpty());
+  EXPECT_EQ(out.hashed_files, 0);
+}
+
+// Times put back by the program itself, as `cp -p` and `tar -x` do: the change time tells.
+TEST_F(CollectTest, AChangeWithTheOldTimesIsSeen) {
+  source_.entries = {blobs_.File("a", "one")};
+  LayOut();
+  struct stat info = {};
+  stat(Work("a").c_str(), &info);
+  Put(Work("a"), "two");
+  // Past the tick in which the layout ended; what follows in the very same one cannot be told.
+  struct stat now = info;
+  while (now.st_ctim.tv_sec * 1'000'000'000 + now.st_ctim.tv_nsec <= stamp_.latest_ctime_ns) {
+    const timespec times[2] = {info.st_atim, info.st_mtim};
+    utimensat(AT_FDCWD, Work("a").c_str(), times, 0);
+    stat(Work("a").c_str(), &now);
+  }
+  EXPECT_THAT(PathsOf(Run().tree), ElementsAre("a"));
+}
+
+TEST_F(CollectTest, RulesThatCameWithTheSourceHold) {
+  source_.ignore.prefix = "sub";
+  source_.ignore.files = {{"", "*.global\n"}, {"", "/sub/anchored\n"}, {"sub/third", "*.nested\n"}};
+  source_.ignore.nested_roots = {"sub/third"};
+  source_.ignore.overriding = "*.big\n!keep.log\n";
+  source_.entries = {blobs_.File(".gitignore", "*.log\n"), blobs_.File("tracked.log", "1"),
+                     blobs_.File("third/a", "1")};
+  LayOut();
+  for (const char* name :
+       {"x.global", "anchored", "x.big", "x.log", "keep.log", "x.txt", "third/x.global",
+        "third/x.nested", "third/x.log", "__pycache__/x.pyc", ".cache/.gitignore", ".cache/x",
+        "venv/pyvenv.cfg", "gpulayer_runs/1/x"}) {
+    Put(Work(name), name);
+  }
+  Put(Work(".cache/.gitignore"), "*\n");  // as tools do that make caches
+  Put(Work("tracked.log"), "2");
+  EXPECT_THAT(PathsOf(Run().tree),
+              ElementsAre("keep.log", "third/x.global", "third/x.log", "tracked.log", "x.txt"));
+}
+
+TEST_F(CollectTest, OutputFolderWinsClashes) {
+  LayOut();
+  Put(Out("a"), "out");
+  Put(Work("a"), "work");
+  Put(Out("file"), "out");
+  Put(Work("file/below"), "work");
+  Put(Out("folder/x"), "out");
+  Put(Work("folder"), "work");
+  Put(Out(".gpulayer.json"), "fake");
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("a", "file", "folder/x"));
+  EXPECT_EQ(out.tree.entries[0].hash, Hash::Of("out"));
+  ASSERT_EQ(out.result.left_out.size(), 3U);
+  EXPECT_EQ(out.result.left_out[0].path, ".gpulayer.json");
+  EXPECT_EQ(out.result.left_out[1].path, "file/below");
+  EXPECT_EQ(out.result.left_out[2].path, "folder");
+}
+
+TEST_F(CollectTest, GlobsNarrowTheWorkFolder) {
+  LayOut();
+  for (const char* name : {"a.pt", "sub/b.pt", "c.txt", "logs/x", "logs/sub/y", "sub/logs/z"}) {
+    Put(Work(name));
+  }
+  Put(Out("always"));
+  rules_.globs = {"*.pt", "/logs"};
+  EXPECT_THAT(PathsOf(Run().tree),
+              ElementsAre("a.pt", "always", "logs/sub/y", "logs/x", "sub/b.pt"));
+  rules_.globs = {"sub/*.pt"};
+  EXPECT_THAT(PathsOf(Run().tree), ElementsAre("always", "sub/b.pt"));
+  rules_.collect = false;
+  EXPECT_THAT(PathsOf(Run().tree), IsEmpty());
+}
+
+TEST_F(CollectTest, OverTheLimitTheRestIsListed) {
+  LayOut();
+  rules_.limit_bytes = 10;
+  Put(Out("a"), "12345");
+  Put(Work("b"), "1234567");
+  Put(Work("c"), "12345");
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("a", "c"));
+  ASSERT_EQ(out.result.left_out.size(), 1U);
+  EXPECT_EQ(out.result.left_out[0].path, "b");
+  EXPECT_EQ(out.result.left_out[0].size_bytes, 7);
+  EXPECT_THAT(out.result.left_out[0].reason, HasSubstr("output limit of 10B"));
+}
+
+TEST_F(CollectTest, WhatCannotComeIsListed) {
+  LayOut();
+  mkfifo(Work("fifo").c_str(), 0644);
+  symlink("/etc/passwd", Out("abs").c_str());
+  symlink("../../x", Work("leaves").c_str());
+  // Each stays inside on its own side, together they would not.
+  MakeDirs(Out("d"), 0755).ok();
+  symlink("..", Out("d/up").c_str());
+  MakeDirs(Work("d/up/e"), 0755).ok();
+  symlink("../../up/../x", Work("d/up/e/l").c_str());
+  symlink("d/up/../x", Work("sly").c_str());
+  for (int i = 0; i < 150; ++i) mkfifo(Out("p" + std::to_string(i)).c_str(), 0644);
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("d/up"));
+  EXPECT_EQ(out.result.left_out_count, 155);
+  EXPECT_EQ(out.result.left_out.size(), 100U);
+}
+
+TEST_F(CollectTest, MissingOutputFolderIsNoError) {
+  LayOut();
+  ASSERT_TRUE(RemoveTree(dir_ / "out").ok());
+  Put(Work("a"));
+  EXPECT_THAT(PathsOf(Run().tree), ElementsAre("a"));
+}
+
+}  // namespace
+}  // namespace gpulayer::tree

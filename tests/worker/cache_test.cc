@@ -1,0 +1,310 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "base/mutex.h"
+#include "support/eventually.h"
+#include "support/temp_dir.h"
+#include "tree/collect.h"
+#include "worker/cache/blob_cache.h"
+#include "worker/cache/work_dirs.h"
+
+namespace gpulayer::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TempDir;
+using namespace std::chrono_literals;
+
+TimePoint In(Duration d) { return Clock::System().Now().mono + d; }
+
+// A server's blobs, with a count of how often each was asked for.
+class Remote {
+ public:
+  Hash Put(const std::string& content) {
+    const Hash hash = Hash::Of(content);
+    MutexLock lock(mutex_);
+    blobs_[hash] = content;
+    return hash;
+  }
+  BlobCache::Fetch Fetch() {
+    return [this](const std::vector<Hash>& missing, BlobCache::Sink& sink) {
+      for (const Hash& hash : missing) {
+        std::string content;
+        {
+          MutexLock lock(mutex_);
+          ++asked_[hash];
+          const auto it = blobs_.find(hash);
+          if (it == blobs_.end()) return NotFound("no such blob");
+          content = it->second;
+        }
+        GPULAYER_RETURN_IF_ERROR(sink.Begin(hash, static_cast<std::int64_t>(content.size())));
+        GPULAYER_RETURN_IF_ERROR(sink.Append(content.substr(0, content.size() / 2)));
+        GPULAYER_RETURN_IF_ERROR(sink.Append(content.substr(content.size() / 2)));
+        GPULAYER_RETURN_IF_ERROR(sink.End());
+      }
+      return OkStatus();
+    };
+  }
+  int asked(const Hash& hash) {
+    MutexLock lock(mutex_);
+    return asked_[hash];
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<Hash, std::string> blobs_ GPULAYER_GUARDED_BY(mutex_);
+  std::map<Hash, int> asked_ GPULAYER_GUARDED_BY(mutex_);
+};
+
+class BlobCacheTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<BlobCache> Open(std::int64_t max_bytes = 1 << 20) {
+    BlobCache::Options options;
+    options.dir = dir_ / "cache";
+    options.max_bytes = max_bytes;
+    Result<std::unique_ptr<BlobCache>> cache = BlobCache::Open(options);
+    EXPECT_TRUE(cache.ok()) << cache.status().ToString();
+    return cache.ok() ? *std::move(cache) : nullptr;
+  }
+  std::string PathOf(const Hash& hash) const {
+    return dir_ / "cache/v1/" + hash.hex().substr(0, 2) + "/" + hash.hex().substr(2);
+  }
+
+  TempDir dir_;
+  Remote remote_;
+};
+
+TEST_F(BlobCacheTest, FetchesOnceAndKeepsAcrossRestarts) {
+  const Hash a = remote_.Put("aaa"), b = remote_.Put("bb");
+  {
+    std::unique_ptr<BlobCache> cache = Open();
+    Result<BlobCache::Pins> pins = cache->Ensure({a, b, a}, remote_.Fetch(), In(10s));
+    ASSERT_TRUE(pins.ok()) << pins.status().ToString();
+    EXPECT_EQ(*cache->ReadBlob(a, 100), "aaa");
+    EXPECT_EQ(cache->ReadBlob(a, 2).status().code(), StatusCode::kResourceExhausted);
+    EXPECT_EQ(cache->bytes(), 5);
+    ASSERT_TRUE(cache->Ensure({a}, remote_.Fetch(), In(10s)).ok());
+  }
+  ASSERT_TRUE(WriteFileAtomic(dir_ / "cache/v1/tmp/left", "x").ok());
+  std::unique_ptr<BlobCache> cache = Open();
+  ASSERT_TRUE(cache->Ensure({a, b}, remote_.Fetch(), In(10s)).ok());
+  EXPECT_EQ(remote_.asked(a), 1);
+  EXPECT_EQ(remote_.asked(b), 1);
+  EXPECT_THAT(*ListDir(dir_ / "cache/v1/tmp"), IsEmpty());
+}
+
+TEST_F(BlobCacheTest, SeveralThatWantTheSameFetchItOnce) {
+  std::unique_ptr<BlobCache> cache = Open();
+  std::vector<Hash> all;
+  for (int i = 0; i < 50; ++i) all.push_back(remote_.Put("blob " + std::to_string(i)));
+  std::vector<std::thread> threads;
+  std::atomic<int> good = 0;
+  for (std::size_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      const std::vector<Hash> mine(all.begin() + static_cast<long>(t), all.end());
+      Result<BlobCache::Pins> pins = cache->Ensure(mine, remote_.Fetch(), In(60s));
+      bool here = pins.ok();
+      for (const Hash& hash : mine) here = here && cache->OpenBlob(hash).ok();
+      good += here ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good, 8);
+  for (const Hash& hash : all) EXPECT_EQ(remote_.asked(hash), 1);
+}
+
+TEST_F(BlobCacheTest, AFailedFetchIsTriedByTheNextThatWaits) {
+  std::unique_ptr<BlobCache> cache = Open();
+  const Hash a = remote_.Put("a");
+  std::atomic<bool> started = false, may_fail = false;
+  const BlobCache::Fetch fails = [&](const std::vector<Hash>&, BlobCache::Sink&) {
+    started = true;
+    EXPECT_TRUE(testing::Eventually([&] { return may_fail.load(); }, 60s));
+    return Unavailable("cut");
+  };
+  Status first;
+  std::thread one([&] { first = cache->Ensure({a}, fails, In(60s)).status(); });
+  ASSERT_TRUE(testing::Eventually([&] { return started.load(); }, 60s));
+  EXPECT_EQ(cache->Ensure({a}, remote_.Fetch(), In(1ms)).status().code(),
+            StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(remote_.asked(a), 0);
+  std::thread two([&] { EXPECT_TRUE(cache->Ensure({a}, remote_.Fetch(), In(60s)).ok()); });
+  may_fail = true;
+  one.join();
+  two.join();
+  EXPECT_EQ(first.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(*cache->ReadBlob(a, 10), "a");
+}
+
+TEST_F(BlobCacheTest, WrongBytesAreRefused) {
+  std::unique_ptr<BlobCache> cache = Open();
+  const Hash a = Hash::Of("a"), b = Hash::Of("b");
+  const auto feed = [&](const Hash& hash, std::int64_t size, const std::string& data) {
+    return cache
+        ->Ensure(
+            {a},
+            [&](const std::vector<Hash>&, BlobCache::Sink& sink) {
+              GPULAYER_RETURN_IF_ERROR(sink.Begin(hash, size));
+              GPULAYER_RETURN_IF_ERROR(sink.Append(data));
+              return sink.End();
+            },
+            In(10s))
+        .status();
+  };
+  EXPECT_EQ(feed(a, 1, "x").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(feed(a, 2, "a").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(feed(a, 1, "ab").code(), StatusCode::kDataLoss);
+  EXPECT_EQ(feed(b, 1, "b").code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache->Ensure(
+                     {a}, [](auto&, auto&) { return OkStatus(); }, In(10s))
+                .status()
+                .code(),
+            StatusCode::kNotFound);
+  EXPECT_EQ(cache->bytes(), 0);
+  EXPECT_THAT(*ListDir(dir_ / "cache/v1/tmp"), IsEmpty());
+  EXPECT_TRUE(feed(a, -1, "a").ok());
+}
+
+TEST_F(BlobCacheTest, EvictsLeastRecentlyUsedButNeverPinned) {
+  std::unique_ptr<BlobCache> cache = Open(/*max_bytes=*/250);
+  const Hash a = remote_.Put(std::string(100, 'a')), b = remote_.Put(std::string(100, 'b')),
+             c = remote_.Put(std::string(100, 'c')), d = remote_.Put(std::string(100, 'd'));
+  BlobCache::Pins pinned = *cache->Ensure({a}, remote_.Fetch(), In(10s));
+  ASSERT_TRUE(cache->Ensure({b}, remote_.Fetch(), In(10s)).ok());
+  ASSERT_TRUE(cache->Ensure({c}, remote_.Fetch(), In(10s)).ok());
+  EXPECT_EQ(cache->bytes(), 200);
+  EXPECT_TRUE(PathExists(PathOf(a)));
+  EXPECT_FALSE(PathExists(PathOf(b)));
+  {
+    // All pinned: over the size until they are let go.
+    BlobCache::Pins more = *cache->Ensure({b, c, d}, remote_.Fetch(), In(10s));
+    EXPECT_EQ(cache->bytes(), 400);
+  }
+  EXPECT_EQ(cache->bytes(), 200);
+  EXPECT_TRUE(PathExists(PathOf(a)));
+  pinned.Release();
+  EXPECT_EQ(cache->bytes(), 200);
+  EXPECT_EQ(remote_.asked(b), 2);
+  EXPECT_EQ(remote_.asked(a), 1);
+}
+
+// Nothing is fsynced: after a crash of the machine a file may hold other bytes.
+TEST_F(BlobCacheTest, AnotherBootsBlobsAreProvedBeforeUse) {
+  const Hash a = remote_.Put("aaa"), b = remote_.Put("bbb");
+  ASSERT_TRUE(Open()->Ensure({a, b}, remote_.Fetch(), In(10s)).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir_ / "cache/v1/boot", "an earlier one\n").ok());
+  ASSERT_EQ(truncate(PathOf(a).c_str(), 0), 0);
+  std::unique_ptr<BlobCache> cache = Open();
+  ASSERT_TRUE(cache->Ensure({a, b}, remote_.Fetch(), In(10s)).ok());
+  EXPECT_EQ(remote_.asked(a), 2);
+  EXPECT_EQ(remote_.asked(b), 1);
+  EXPECT_EQ(*cache->ReadBlob(a, 10), "aaa");
+  EXPECT_EQ(cache->bytes(), 6);
+}
+
+TEST_F(BlobCacheTest, ADroppedBlobIsFetchedAgainOnlyIfDamaged) {
+  const Hash a = remote_.Put("aaa"), b = remote_.Put("bbb");
+  std::unique_ptr<BlobCache> cache = Open();
+  ASSERT_TRUE(cache->Ensure({a, b}, remote_.Fetch(), In(10s)).ok());
+  ASSERT_EQ(truncate(PathOf(a).c_str(), 1), 0);
+  cache->Drop(a);
+  cache->Drop(b);
+  ASSERT_TRUE(cache->Ensure({a, b}, remote_.Fetch(), In(10s)).ok());
+  EXPECT_EQ(remote_.asked(a), 2);
+  EXPECT_EQ(remote_.asked(b), 1);
+}
+
+class WorkDirsTest : public BlobCacheTest {
+ protected:
+  WorkDirsTest() : dirs_(*WorkDirs::Open(dir_ / "work")), cache_(Open()) {
+    for (const char* name : {"a", "b/c"}) {
+      TreeEntry entry;
+      entry.path = name;
+      entry.hash = remote_.Put(name);
+      entry.size = static_cast<std::int64_t>(entry.path.size());
+      entry.mode = 0755;
+      source_.entries.push_back(entry);
+    }
+  }
+  std::unique_ptr<WorkDirs> dirs_;
+  std::unique_ptr<BlobCache> cache_;
+  Tree source_;
+};
+
+TEST_F(WorkDirsTest, LaysOutAdoptsAndFindsChanges) {
+  BlobCache::Pins pins = *cache_->Ensure(BlobsOf(source_), remote_.Fetch(), In(10s));
+  Result<WorkDir> made = dirs_->Create(AttemptId("at1"), &source_, *cache_);
+  ASSERT_TRUE(made.ok()) << made.status().ToString();
+  EXPECT_EQ(made->work, dir_ / "work/v1/at1/work");
+  EXPECT_EQ(*ReadFile(made->work + "/b/c"), "b/c");
+  ASSERT_TRUE(dirs_->Create(AttemptId("at2"), nullptr, *cache_).ok());
+
+  dirs_ = *WorkDirs::Open(dir_ / "work");  // another process
+  EXPECT_THAT(*dirs_->List(), ElementsAre(AttemptId("at1"), AttemptId("at2")));
+  Result<WorkDir> again = dirs_->Adopt(AttemptId("at1"));
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_EQ(again->stamp, made->stamp);
+  EXPECT_EQ(dirs_->Adopt(AttemptId("at3")).status().code(), StatusCode::kNotFound);
+
+  tree::CollectRequest request;
+  request.work_dir = again->work;
+  request.output_dir = again->out;
+  request.source = &source_;
+  request.stamp = again->stamp;
+  Result<tree::Collected> collected = tree::Collect(request);
+  ASSERT_TRUE(collected.ok());
+  EXPECT_THAT(collected->tree.entries, IsEmpty());
+  EXPECT_EQ(collected->hashed_files, 0);
+  // At once, and of the same size.
+  const int fd = open((again->work + "/a").c_str(), O_WRONLY);
+  EXPECT_EQ(write(fd, "X", 1), 1);
+  close(fd);
+  collected = tree::Collect(request);
+  ASSERT_EQ(collected->tree.entries.size(), 1U);
+  EXPECT_EQ(collected->tree.entries[0].path, "a");
+}
+
+TEST_F(WorkDirsTest, DiscardIsAtOnceAndDeletesBehind) {
+  Result<WorkDir> made = dirs_->Create(AttemptId("at1"), nullptr, *cache_);
+  ASSERT_TRUE(made.ok());
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(WriteFileAtomic(made->work + "/" + std::to_string(i), "x").ok());
+  }
+  ASSERT_TRUE(dirs_->Discard(AttemptId("at1")).ok());
+  EXPECT_FALSE(PathExists(made->path));
+  EXPECT_TRUE(dirs_->Discard(AttemptId("at1")).ok());
+  EXPECT_TRUE(testing::Eventually([&] { return ListDir(dir_ / "work/v1/.trash")->empty(); }, 10s));
+  EXPECT_THAT(*dirs_->List(), IsEmpty());
+}
+
+TEST_F(WorkDirsTest, BadNamesAreRefused) {
+  for (const char* name : {"", ".", "..", "../x", "a/b", ".trash"}) {
+    EXPECT_EQ(dirs_->Create(AttemptId(name), nullptr, *cache_).status().code(),
+              StatusCode::kInvalidArgument);
+    EXPECT_EQ(dirs_->Discard(AttemptId(name)).code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST_F(WorkDirsTest, ADamagedBlobIsFetchedAgain) {
+  BlobCache::Pins pins = *cache_->Ensure(BlobsOf(source_), remote_.Fetch(), In(10s));
+  ASSERT_EQ(truncate(PathOf(source_.entries[1].hash).c_str(), 1), 0);
+  const Status status = dirs_->Create(AttemptId("at1"), &source_, *cache_).status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_THAT(status.message(), HasSubstr("\"b/c\""));
+  EXPECT_EQ(dirs_->Adopt(AttemptId("at1")).status().code(), StatusCode::kNotFound);
+  BlobCache::Pins again = *cache_->Ensure(BlobsOf(source_), remote_.Fetch(), In(10s));
+  EXPECT_TRUE(dirs_->Create(AttemptId("at1"), &source_, *cache_).ok());
+}
+
+}  // namespace
+}  // namespace gpulayer::worker
