@@ -2,11 +2,12 @@
 //
 // Group commit: takes up to limits::kCommitBatch events, applies them, writes all effects in one
 // transaction, commits, and only then answers callers and speaks to workers.
-// Threads:   Post, Query, OpenSession, Watch from any thread; none waits. Callbacks run on the
-// engine thread
-//            and must not block.
-// Errors:    a failed commit ends the process (memory would be ahead of disk); a full disk is
-// waited out.
+// Threads:   Post, Query, OpenSession, CloseSession, Watch and Unwatch from any thread, callbacks
+//            included; none waits, but see Unwatch. Callbacks run on the engine thread, must not
+//            block and must not call Stop().
+// Errors:    a failed commit ends the process (memory would be ahead of disk); a full disk, or a
+//            database that another process keeps locked, is waited out: nobody is answered
+//            meanwhile.
 #ifndef GPULAYER_SERVER_ENGINE_H_
 #define GPULAYER_SERVER_ENGINE_H_
 
@@ -47,7 +48,7 @@ class Engine {
 
   // SubmitJobs and CancelTasks: `tag` is drawn here and `reply` called once, after the commit.
   // RESOURCE_EXHAUSTED when the queue is full, CANCELLED after Stop(); then `reply` is never
-  // called.
+  // called. A stop that finds the disk full answers what it could not store with CANCELLED.
   Status Post(core::SubmitJobs event, ReplyFn reply);
   Status Post(core::CancelTasks event, ReplyFn reply);
   Status Post(core::Event event);  // the others
@@ -56,9 +57,12 @@ class Engine {
   // Draws a session id and keeps `sink` until CloseSession(id). Deliver is called only after that
   // worker's WorkerConnected was posted.
   SessionId OpenSession(std::shared_ptr<SessionSink> sink);
-  void CloseSession(SessionId session);  // posts WorkerDisconnected and drops the sink
+  // Posts WorkerDisconnected and drops the sink. A Deliver under way may end after this returns.
+  void CloseSession(SessionId session);
 
-  // `changed` is called after each commit that changed the job; until Unwatch returns.
+  // `changed` is called after each commit that changed the job, never after Unwatch returned:
+  // Unwatch waits for a call that is under way (not if it is called from inside a callback), so its
+  // caller must not hold a lock that `changed` takes.
   std::int64_t Watch(JobId job, ChangeFn changed);
   void Unwatch(std::int64_t watch);
 
