@@ -2,6 +2,7 @@
 #ifndef GPULAYER_TESTS_CORE_STORE_IMAGE_H_
 #define GPULAYER_TESTS_CORE_STORE_IMAGE_H_
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
