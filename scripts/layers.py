@@ -25,7 +25,7 @@ ROOMS: dict[str, set[str]] = {
     "worker/agent": {"model", "base"},
     "worker/probe": {"model", "base"},
     "worker/exec": {"model", "base"},
-    "worker/logs": {"model", "base"},
+    "worker/logs": {"worker/exec", "model", "base"},
     "worker/cache": {"tree", "model", "base"},
     "worker/session": {"worker/agent", "worker/probe", "worker/exec", "worker/logs", "worker/cache", "tree", "wire",
                        "model", "base", "public"},

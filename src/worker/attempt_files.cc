@@ -1,0 +1,172 @@
+#include "worker/attempt_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/fs.h"
+#include "base/log.h"
+#include "model/limits.h"
+#include "tree/collect.h"
+#include "tree/unpack.h"
+#include "wire/tree.h"
+#include "worker/job_env.h"
+#include "worker/session/artifacts.h"
+#include "worker/session/assignment_file.h"
+
+namespace gpulayer::worker {
+namespace {
+
+constexpr std::int64_t kMaxManifestBytes = std::int64_t{512} << 20;
+constexpr int kHashThreads = 2;
+
+std::string StdinPath(const std::string& attempt_dir) { return JoinPath(attempt_dir, "stdin"); }
+
+std::optional<std::string> OwnEnv(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets any
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<AttemptFiles>> AttemptFiles::Open(Options options, ServerLink link) {
+  const std::string dir = options.data_dir;
+  GPULAYER_ASSIGN_OR_RETURN(AttemptStore store, AttemptStore::Open(dir));
+  std::unique_ptr<AttemptFiles> files(
+      new AttemptFiles(std::move(options), std::move(link), std::move(store)));
+  GPULAYER_ASSIGN_OR_RETURN(files->cache_,
+                            BlobCache::Open({JoinPath(dir, "cache"), files->options_.cache_bytes}));
+  GPULAYER_ASSIGN_OR_RETURN(files->work_dirs_, WorkDirs::Open(JoinPath(dir, "work")));
+  files->job_cache_dir_ = JoinPath(dir, "job-cache");
+  GPULAYER_RETURN_IF_ERROR(MakeDirs(files->job_cache_dir_));
+  files->bin_dir_ = JoinPath(dir, "bin");
+  GPULAYER_RETURN_IF_ERROR(MakePythonDir(files->bin_dir_, OwnEnv("PATH").value_or("")));
+  return files;
+}
+
+BlobCache::Fetch AttemptFiles::Fetcher(Cancel& cancel) const {
+  return [this, &cancel](const std::vector<Hash>& missing, BlobCache::Sink& sink) {
+    return DownloadBlobs(link_, missing, sink, cancel);
+  };
+}
+
+Result<std::shared_ptr<const Tree>> AttemptFiles::LoadTree(const Hash& hash, TimePoint deadline,
+                                                           Cancel& cancel) {
+  GPULAYER_ASSIGN_OR_RETURN(const BlobCache::Pins pins,
+                            cache_->Ensure({hash}, Fetcher(cancel), deadline));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, cache_->ReadBlob(hash, kMaxManifestBytes));
+  GPULAYER_ASSIGN_OR_RETURN(Tree tree, wire::ParseTree(bytes));
+  GPULAYER_RETURN_IF_ERROR(tree::CheckTree(tree));
+  return std::make_shared<const Tree>(std::move(tree));
+}
+
+// Work folder and standard input.
+Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel) {
+  const AttemptId& id = assignment.key.id;
+  const JobSpec& spec = *assignment.spec;
+  std::shared_ptr<const Tree> tree;
+  std::vector<Hash> blobs;
+  if (!spec.source_tree.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(tree, LoadTree(spec.source_tree, deadline, cancel));
+    blobs = BlobsOf(*tree);
+  }
+  if (!spec.stdin_blob.empty()) blobs.push_back(spec.stdin_blob);
+  std::optional<BlobCache::Pins> pins;
+  if (!blobs.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(BlobCache::Pins got,
+                              cache_->Ensure(blobs, Fetcher(cancel), deadline));
+    pins = std::move(got);
+  }
+  if (cancel.requested()) return Cancelled("preparation broken off");
+  GPULAYER_RETURN_IF_ERROR(work_dirs_->Discard(id));  // of an attempt at it that was broken off
+  GPULAYER_ASSIGN_OR_RETURN(const WorkDir dir, work_dirs_->Create(id, tree.get(), *cache_));
+  if (!spec.stdin_blob.empty()) {
+    // A copy: the program must not be able to change what others read.
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd from, cache_->OpenBlob(spec.stdin_blob));
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd to,
+                              OpenFile(StdinPath(dir.path), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+    struct stat st = {};
+    if (fstat(from.get(), &st) != 0) return ErrnoStatus("read standard input", errno);
+    GPULAYER_RETURN_IF_ERROR(tree::CopyContent(from.get(), to.get(), st.st_size));
+  }
+
+  AttemptSpec run;
+  run.argv = spec.command;
+  run.env = BuildJobEnv(assignment, {options_.worker_name, bin_dir_, job_cache_dir_, dir.out,
+                                     dir.input, dir.tmp, options_.worker_env, OwnEnv});
+  run.cwd = dir.work;
+  if (!spec.stdin_blob.empty()) run.stdin_path = StdinPath(dir.path);
+  run.time_limit = spec.time_limit;
+  run.grace = spec.grace;
+  return store_.WriteSpec(id, run);
+}
+
+Status AttemptFiles::Prepare(const Assignment& assignment, Cancel& cancel) {
+  const AttemptId& id = assignment.key.id;
+  const Result<std::string> made = store_.Create(id);
+  if (!made.ok() && made.status().code() != StatusCode::kAlreadyExists) return made.status();
+  GPULAYER_RETURN_IF_ERROR(WriteAssignment(store_.PathOf(id), assignment));
+  const TimePoint deadline = Clock::System().Now().mono + limits::kPrepareLimit;
+  Status status = LayOut(assignment, deadline, cancel);
+  // A damaged blob of the cache was dropped: the server has a good one.
+  if (status.code() == StatusCode::kDataLoss) status = LayOut(assignment, deadline, cancel);
+  return cancel.requested() ? Cancelled("preparation broken off") : status;
+}
+
+Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel& cancel) {
+  const JobSpec& spec = *assignment.spec;
+  GPULAYER_ASSIGN_OR_RETURN(const WorkDir dir, work_dirs_->Adopt(assignment.key.id));
+  std::shared_ptr<const Tree> source;
+  if (!spec.source_tree.empty()) {
+    const TimePoint deadline = Clock::System().Now().mono + limits::kPrepareLimit;
+    GPULAYER_ASSIGN_OR_RETURN(source, LoadTree(spec.source_tree, deadline, cancel));
+  }
+  GPULAYER_ASSIGN_OR_RETURN(
+      tree::Collected found,
+      tree::Collect({dir.work, dir.out, source.get(), dir.stamp, spec.outputs, kHashThreads}));
+  if (cancel.requested()) return Cancelled("collecting outputs broken off");
+  if (found.tree.entries.empty()) return found.result;
+  const std::string manifest = wire::SerializeTree(found.tree);
+  found.result.tree = Hash::Of(manifest);
+  GPULAYER_RETURN_IF_ERROR(UploadTree(link_, found.result.tree, manifest, found.blobs, cancel));
+  return found.result;
+}
+
+void AttemptFiles::Discard(const AttemptId& id) {
+  // First the work folder: as long as the attempt's own folder stands a restart finds it again.
+  for (const Status& status : {work_dirs_->Discard(id), store_.Remove(id)}) {
+    if (!status.ok()) LogWarning("clean up attempt " + id.value() + ": " + status.message());
+  }
+}
+
+Result<std::vector<AttemptFiles::Found>> AttemptFiles::FindAttempts(
+    const std::vector<AttemptId>& running) {
+  std::vector<Found> found;
+  std::set<AttemptId> known(running.begin(), running.end());
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<AttemptId> ids, store_.List());
+  for (const AttemptId& id : ids) {
+    Result<Assignment> assignment = ReadAssignment(store_.PathOf(id));
+    if (assignment.ok()) {
+      known.insert(id);
+      const bool begun = PathExists(JoinPath(store_.PathOf(id), kSpecFile));
+      found.push_back({*std::move(assignment), begun});
+    } else if (known.contains(id)) {
+      LogError("attempt " + id.value() +
+               " runs, but what it is cannot be read: " + assignment.status().message());
+    } else {
+      Discard(id);
+    }
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<AttemptId> folders, work_dirs_->List());
+  for (const AttemptId& id : folders) {
+    if (!known.contains(id)) Discard(id);
+  }
+  return found;
+}
+
+}  // namespace gpulayer::worker

@@ -1,0 +1,105 @@
+#include "worker/config.h"
+
+#include <toml++/toml.h>
+
+#include <limits>
+
+#include "base/fs.h"
+#include "base/text.h"
+
+namespace gpulayer::worker {
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path) {}
+
+  Status Bad(const toml::node& node, const std::string& what) const {
+    return InvalidArgument(path_ + ":" + std::to_string(node.source().begin.line) + ": " + what);
+  }
+
+  Result<std::string> Text(const std::string& key, const toml::node& node) const {
+    if (const auto text = node.value_exact<std::string>()) return *text;
+    return Bad(node, key + " must be text in quotes");
+  }
+
+  Status Worker(const toml::table& table, WorkerFile& out) const {
+    for (const auto& [k, node] : table) {
+      const std::string key(k.str());
+      if (key == "name" || key == "zone" || key == "region") {
+        GPULAYER_ASSIGN_OR_RETURN(std::string text, Text(key, node));
+        (key == "name" ? out.name : key == "zone" ? out.zone : out.region) = std::move(text);
+      } else if (key == "slots") {
+        const auto n = node.value_exact<std::int64_t>();
+        if (!n || *n < 0 || *n > std::numeric_limits<std::int32_t>::max()) {
+          return Bad(node, "slots must be a number of 0 or more");
+        }
+        out.slots = static_cast<std::int32_t>(*n);
+      } else if (key == "cache_size") {
+        if (const auto n = node.value_exact<std::int64_t>(); n && *n >= 0) {
+          out.cache_bytes = *n;
+          continue;
+        }
+        GPULAYER_ASSIGN_OR_RETURN(const std::string text, Text(key, node));
+        const Result<std::int64_t> size = ParseSize(text);
+        if (!size.ok()) return Bad(node, "cache_size: " + size.status().message());
+        out.cache_bytes = *size;
+      } else {
+        return Bad(node, "unknown key '" + key +
+                             "' in [worker]. Known: name, slots, zone, region, cache_size");
+      }
+    }
+    return OkStatus();
+  }
+
+  Status File(const toml::table& root, WorkerFile& out) const {
+    for (const auto& [k, node] : root) {
+      const std::string section(k.str());
+      const toml::table* table = node.as_table();
+      if (section != "worker" && section != "labels" && section != "env") {
+        return Bad(node, "unknown key '" + section + "'. Known: [worker], [labels], [env]");
+      }
+      if (table == nullptr) return Bad(node, section + " must be a table: [" + section + "]");
+      if (section == "worker") {
+        GPULAYER_RETURN_IF_ERROR(Worker(*table, out));
+        continue;
+      }
+      for (const auto& [name, value] : *table) {
+        std::string key(name.str());
+        GPULAYER_ASSIGN_OR_RETURN(std::string text, Text(key, value));
+        if (section == "labels") {
+          out.labels[std::move(key)] = std::move(text);
+        } else if (key.empty() || key.find('=') != std::string::npos) {
+          return Bad(value, "'" + key + "' is no name of a variable");
+        } else {
+          out.env.push_back({std::move(key), std::move(text)});
+        }
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  const std::string& path_;
+};
+
+}  // namespace
+
+Result<WorkerFile> ParseWorkerFile(std::string_view text, const std::string& path) {
+  try {  // the compiled library of the distribution is the one that throws
+    const toml::table parsed = toml::parse(text, path);
+    WorkerFile out;
+    GPULAYER_RETURN_IF_ERROR(Reader(path).File(parsed, out));
+    return out;
+  } catch (const toml::parse_error& error) {
+    return InvalidArgument(path + ":" + std::to_string(error.source().begin.line) + ": " +
+                           std::string(error.description()));
+  }
+}
+
+Result<WorkerFile> ReadWorkerFile(const std::string& path) {
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseWorkerFile(text, path);
+}
+
+}  // namespace gpulayer::worker

@@ -1,0 +1,241 @@
+#include "worker/session/artifacts.h"
+
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_set>
+#include <utility>
+
+#include "base/fs.h"
+#include "gpulayer/v1/artifacts.grpc.pb.h"
+#include "model/limits.h"
+#include "wire/convert.h"
+
+namespace gpulayer::worker {
+namespace {
+
+namespace pb = ::gpulayer::v1;
+
+// A message carries several parts, so that many small files do not cost a message each.
+constexpr std::size_t kMessageBytes = 4 * limits::kChunkBytes;
+constexpr std::size_t kPartOverhead = 64;  // hash, size, tags
+
+Status CutOff(Cancel& cancel, const Status& status) {
+  return cancel.requested() ? Cancelled("transfer broken off") : status;
+}
+
+// Takes the parts of a download in their order.
+class Unpacker {
+ public:
+  explicit Unpacker(BlobCache::Sink& sink) : sink_(sink) {}
+
+  Status Take(const pb::BlobPart& part) {
+    if (left_ == 0 || !part.hash().empty()) {
+      if (left_ != 0) return DataLoss("download: a blob ended early");
+      GPULAYER_ASSIGN_OR_RETURN(const Hash hash, wire::HashFromBytes(part.hash(), "hash"));
+      if (hash.empty() || part.size() < 0) return DataLoss("download: a part without a name");
+      GPULAYER_RETURN_IF_ERROR(sink_.Begin(hash, part.size()));
+      left_ = part.size();
+      ++begun_;
+      if (left_ == 0) return sink_.End();
+    }
+    const auto size = static_cast<std::int64_t>(part.data().size());
+    if (size > left_) return DataLoss("download: a blob is longer than it was said to be");
+    GPULAYER_RETURN_IF_ERROR(sink_.Append(part.data()));
+    left_ -= size;
+    return left_ == 0 && size > 0 ? sink_.End() : OkStatus();
+  }
+
+  Status Finish(std::size_t wanted) const {
+    if (left_ != 0 || begun_ != wanted) return Unavailable("download: it ended early");
+    return OkStatus();
+  }
+
+ private:
+  BlobCache::Sink& sink_;
+  std::int64_t left_ = 0;  // of the blob under way
+  std::size_t begun_ = 0;
+};
+
+Status DownloadSome(pb::Artifacts::Stub& stub, const ServerLink& link, const Hash* first,
+                    std::size_t count, BlobCache::Sink& sink, Cancel& cancel) {
+  grpc::ClientContext context;
+  Authorise(link, context);
+  const Cancel::Scope scope(cancel, [&] { context.TryCancel(); });
+  pb::DownloadRequest request;
+  for (std::size_t i = 0; i < count; ++i) request.add_hashes(wire::HashToBytes(first[i]));
+  const auto reader = stub.Download(&context, request);
+  Unpacker unpacker(sink);
+  Status bad;
+  pb::DownloadChunk chunk;
+  while (bad.ok() && reader->Read(&chunk)) {
+    for (const pb::BlobPart& part : chunk.parts()) {
+      bad = unpacker.Take(part);
+      if (!bad.ok()) break;
+    }
+  }
+  if (!bad.ok()) context.TryCancel();
+  const Status end = FromGrpc(reader->Finish());
+  if (!bad.ok()) return bad;
+  if (!end.ok()) return CutOff(cancel, end.Prefixed("download"));
+  return unpacker.Finish(count);
+}
+
+// Fills messages with parts and sends each one that is full.
+class Packer {
+ public:
+  explicit Packer(grpc::ClientWriter<pb::UploadChunk>& writer) : writer_(writer) {}
+
+  // UNAVAILABLE: the stream is broken; its own status says why.
+  Status AddBytes(const Hash& hash, std::string_view data) {
+    Begin(hash, static_cast<std::int64_t>(data.size()));
+    if (data.empty()) return Added(0);
+    while (!data.empty()) {
+      const std::string_view piece = data.substr(0, limits::kChunkBytes);
+      Current()->mutable_data()->append(piece);
+      data.remove_prefix(piece.size());
+      GPULAYER_RETURN_IF_ERROR(Added(piece.size()));
+    }
+    return OkStatus();
+  }
+
+  Status AddFile(const tree::BlobFile& blob) {
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(blob.path, O_RDONLY | O_NOFOLLOW));
+    Begin(blob.hash, blob.size);
+    if (blob.size == 0) return Added(0);
+    std::int64_t left = blob.size;
+    while (left > 0) {
+      std::string& data = *Current()->mutable_data();
+      const auto want = std::min<std::size_t>(limits::kChunkBytes, static_cast<std::size_t>(left));
+      data.resize(want);
+      GPULAYER_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(fd.get(), data.data(), want));
+      if (got == 0) return DataLoss("upload " + blob.path + ": it became shorter");
+      data.resize(got);
+      left -= static_cast<std::int64_t>(got);
+      GPULAYER_RETURN_IF_ERROR(Added(got));
+    }
+    return OkStatus();
+  }
+
+  Status Flush() {
+    part_ = nullptr;
+    if (message_.parts_size() == 0) return OkStatus();
+    const bool sent = writer_.Write(message_);
+    message_.clear_parts();
+    bytes_ = 0;
+    return sent ? OkStatus() : Unavailable("upload: the stream broke");
+  }
+
+ private:
+  void Begin(const Hash& hash, std::int64_t size) {
+    part_ = message_.add_parts();
+    part_->set_hash(wire::HashToBytes(hash));
+    part_->set_size(size);
+    bytes_ += kPartOverhead;
+  }
+  // The part that takes the next bytes of the blob under way.
+  pb::BlobPart* Current() {
+    if (part_ == nullptr) {
+      part_ = message_.add_parts();
+      bytes_ += kPartOverhead;
+    }
+    return part_;
+  }
+  Status Added(std::size_t bytes) {
+    part_ = nullptr;
+    bytes_ += bytes;
+    return bytes_ >= kMessageBytes ? Flush() : OkStatus();
+  }
+
+  grpc::ClientWriter<pb::UploadChunk>& writer_;
+  pb::UploadChunk message_;
+  pb::BlobPart* part_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+struct Missing {
+  bool tree_complete = false;
+  std::unordered_set<Hash> hashes;
+};
+
+Result<Missing> AskMissing(pb::Artifacts::Stub& stub, const ServerLink& link, const Hash& tree,
+                           const std::vector<tree::BlobFile>& blobs, Cancel& cancel) {
+  Missing missing;
+  std::size_t at = 0;
+  do {
+    grpc::ClientContext context;
+    Authorise(link, context);
+    context.set_deadline(std::chrono::system_clock::now() + limits::kCallDeadline);
+    const Cancel::Scope scope(cancel, [&] { context.TryCancel(); });
+    pb::MissingRequest request;
+    pb::MissingReply reply;
+    if (at == 0) request.set_tree(wire::HashToBytes(tree));
+    for (std::size_t n = 0; n < limits::kMaxHashesPerCall && at < blobs.size(); ++n, ++at) {
+      request.add_hashes(wire::HashToBytes(blobs[at].hash));
+    }
+    const Status status = FromGrpc(stub.Missing(&context, request, &reply));
+    if (!status.ok()) return CutOff(cancel, status.Prefixed("ask what the server lacks"));
+    if (reply.tree_complete()) {
+      missing.tree_complete = true;
+      return missing;
+    }
+    for (const std::string& bytes : reply.hashes()) {
+      GPULAYER_ASSIGN_OR_RETURN(const Hash hash, wire::HashFromBytes(bytes, "hashes"));
+      missing.hashes.insert(hash);
+    }
+  } while (at < blobs.size());
+  return missing;
+}
+
+// One stream: blobs if any, then the manifest if given.
+Status UploadStream(pb::Artifacts::Stub& stub, const ServerLink& link,
+                    const std::vector<const tree::BlobFile*>& blobs, const Hash& tree,
+                    const std::string& manifest, Cancel& cancel) {
+  grpc::ClientContext context;
+  Authorise(link, context);
+  const Cancel::Scope scope(cancel, [&] { context.TryCancel(); });
+  pb::UploadReply reply;
+  const auto writer = stub.Upload(&context, &reply);
+  Packer packer(*writer);
+  Status bad;
+  for (const tree::BlobFile* blob : blobs) {
+    bad = packer.AddFile(*blob);
+    if (!bad.ok()) break;
+  }
+  if (bad.ok()) bad = packer.AddBytes(tree, manifest);
+  if (bad.ok()) bad = packer.Flush();
+  const bool broken = bad.code() == StatusCode::kUnavailable;
+  if (!bad.ok() && !broken) context.TryCancel();
+  if (bad.ok()) writer->WritesDone();
+  const Status end = FromGrpc(writer->Finish());
+  if (!bad.ok() && !broken) return bad;
+  return end.ok() ? OkStatus() : CutOff(cancel, end.Prefixed("upload"));
+}
+
+}  // namespace
+
+Status DownloadBlobs(const ServerLink& link, const std::vector<Hash>& hashes, BlobCache::Sink& sink,
+                     Cancel& cancel) {
+  const auto stub = pb::Artifacts::NewStub(link.channel);
+  for (std::size_t at = 0; at < hashes.size(); at += limits::kMaxHashesPerCall) {
+    const std::size_t count = std::min(limits::kMaxHashesPerCall, hashes.size() - at);
+    GPULAYER_RETURN_IF_ERROR(DownloadSome(*stub, link, &hashes[at], count, sink, cancel));
+  }
+  return OkStatus();
+}
+
+Status UploadTree(const ServerLink& link, const Hash& tree, const std::string& manifest,
+                  const std::vector<tree::BlobFile>& blobs, Cancel& cancel) {
+  const auto stub = pb::Artifacts::NewStub(link.channel);
+  GPULAYER_ASSIGN_OR_RETURN(const Missing missing, AskMissing(*stub, link, tree, blobs, cancel));
+  if (missing.tree_complete) return OkStatus();
+  std::vector<const tree::BlobFile*> lacking;
+  for (const tree::BlobFile& blob : blobs) {
+    if (missing.hashes.contains(blob.hash)) lacking.push_back(&blob);
+  }
+  return UploadStream(*stub, link, lacking, tree, manifest, cancel);
+}
+
+}  // namespace gpulayer::worker
