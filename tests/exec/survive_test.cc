@@ -29,6 +29,12 @@ class SurviveTest : public ExecTest {
     ear_.Forget();
     Reopen(Life::kOutlivesWorker);
   }
+  pid_t KillExec() {
+    pid_t pid = 0;  // never given to kill(): it would mean this process's own group
+    EXPECT_TRUE(Eventually([&] { return (pid = ExecPid()) > 0; }));
+    if (pid > 0) kill(pid, SIGKILL);
+    return pid;
+  }
   pid_t MonitorOf(const AttemptId& id) {
     const Result<std::string> stat = ReadFile("/proc/" + std::to_string(ear_.Pid(id)) + "/stat");
     return stat.ok() ? static_cast<pid_t>(std::stol(stat->substr(stat->rfind(')') + 4))) : 0;
@@ -96,8 +102,7 @@ TEST_F(SurviveTest, AnAttemptThatNeverBeganIsSaidToBe) {
 
 TEST_F(SurviveTest, JobsDieWithTheKilledExecAndTheClientHears) {
   const AttemptId id = StartWaiting();
-  const pid_t first = ExecPid();
-  ASSERT_EQ(kill(first, SIGKILL), 0);
+  const pid_t first = KillExec();
   const AttemptStatus s = Await(id);
   EXPECT_EQ(s.order, StopOrder::kShutdown);
   EXPECT_EQ(s.signal, SIGKILL);
@@ -110,7 +115,7 @@ TEST_F(SurviveTest, StartsGivenWhileExecDiesAreNotLostNorDoubled) {
   std::vector<AttemptId> ids;
   for (int i = 0; i < 60; ++i) {
     const AttemptId id = Prepare(Shell("echo x >>$D/count-$GPULAYER_ATTEMPT_ID; sleep 0.02"));
-    if (i % 20 == 10) kill(ExecPid(), SIGKILL);
+    if (i % 20 == 10) KillExec();
     ASSERT_TRUE(Eventually([&] { return client_->Start(id).ok(); }));
     ids.push_back(id);
   }
@@ -125,7 +130,9 @@ TEST_F(SurviveTest, AKilledMonitorTakesItsTreeAlong) {
   const AttemptId id = StartWaiting();
   const AttemptId other = Start(Shell("echo up; sleep 9999"));
   ASSERT_TRUE(Prints(other, "up"));
-  ASSERT_EQ(kill(MonitorOf(id), SIGKILL), 0);
+  const pid_t monitor = MonitorOf(id);
+  ASSERT_GT(monitor, 1);
+  ASSERT_EQ(kill(monitor, SIGKILL), 0);
   const AttemptStatus s = Await(id);
   EXPECT_EQ(s.failed_step, StartStep::kMonitor);
   EXPECT_EQ(s.started->pid, ear_.Pid(id));
@@ -137,6 +144,8 @@ TEST_F(SurviveTest, WhatOutlivedAllItsKeepersIsFoundByItsEnvironment) {
   const AttemptId id = StartWaiting();
   const pid_t exec = ExecPid();
   const pid_t monitor = MonitorOf(id);
+  ASSERT_GT(exec, 1);
+  ASSERT_GT(monitor, 1);
   client_.reset();
   // Stopped first, so that neither can act on the other's death.
   for (const pid_t pid : {monitor, exec}) kill(pid, SIGSTOP);
