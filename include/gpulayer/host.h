@@ -42,7 +42,7 @@ struct UpReport {
 };
 
 // Starts server and worker. They go on after this process.
-// FAILED_PRECONDITION: it is up already with other options. Nothing is left half-started after an
+// ALREADY_EXISTS: it is up already, with other options. Nothing is left half-started after an
 // error.
 GPULAYER_EXPORT Result<UpReport> Up(const UpOptions& options);
 

@@ -1,7 +1,7 @@
 // How sizes, durations, times, names of tasks and bytes are written: the same on every surface.
 //
-// Threads: any. Nothing waits or throws. Errors: INVALID_ARGUMENT names the text and shows a right
-// one.
+// Threads: any. Nothing waits (ReadEnvFile reads a file) or throws. Errors: INVALID_ARGUMENT names
+// the text and shows a right one.
 #ifndef GPULAYER_TEXT_H_
 #define GPULAYER_TEXT_H_
 
@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "gpulayer/client.h"
 #include "gpulayer/export.h"
@@ -26,6 +28,10 @@ GPULAYER_EXPORT std::string FormatDuration(std::chrono::milliseconds d);  // "1h
 GPULAYER_EXPORT std::string FormatTime(
     Time t);  // local, with offset: "2026-03-01T14:05:09.123456+01:00"
 GPULAYER_EXPORT Result<TaskSelector> ParseTask(std::string_view text);  // "42" or "42.7"
+// K=V lines; empty ones and those that begin with # are skipped; what follows = is the value as it
+// stands. Reads the file: INVALID_ARGUMENT names the line, NOT_FOUND the file.
+GPULAYER_EXPORT Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(
+    const std::string& path);
 GPULAYER_EXPORT bool IsValidUtf8(std::string_view bytes);
 GPULAYER_EXPORT std::string Printable(
     std::string_view bytes);  // bad bytes and control characters replaced

@@ -1,0 +1,154 @@
+// worker, status, resources, token, version: what there is.
+#include "cli/json.h"
+#include "cli/verb.h"
+#include "gpulayer/text.h"
+#include "gpulayer/version.h"
+
+namespace gpulayer::cli {
+namespace {
+
+std::string Used(std::int64_t used, std::int64_t total) {
+  return std::to_string(used) + "/" + std::to_string(total);
+}
+
+std::string LabelText(const std::map<std::string, std::string>& labels) {
+  std::string out;
+  for (const auto& [key, value] : labels) out += (out.empty() ? "" : ",") + key + "=" + value;
+  return out;
+}
+
+std::string DeviceText(const std::vector<DeviceInfo>& devices) {
+  std::string out;
+  for (const DeviceInfo& d : devices) {
+    out += (out.empty() ? "" : "; ") + std::string(ToString(d.kind)) + " " + d.model + " " +
+           FormatSize(d.memory_bytes);
+  }
+  return out;
+}
+
+}  // namespace
+
+int RunWorkerList(const WorkerArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const std::vector<WorkerInfo> workers, client.Workers());
+    if (args.common.json) return PrintOut(WorkerListJson(workers)), 0;
+    Table table({"NAME", "STATE", "SLOTS", "MEMORY", "DEVICES", "ZONE", "RUNNING"});
+    for (const WorkerInfo& w : workers) {
+      table.Add({w.name, ToString(w.state), Used(w.slots_used, w.resources.slots),
+                 FormatSize(w.memory_used_bytes) + "/" + FormatSize(w.resources.memory_bytes),
+                 std::to_string(w.resources.devices.size()), w.zone, std::to_string(w.running)});
+    }
+    PrintOut(table.ToText());
+    return 0;
+  });
+}
+
+int RunWorkerShow(const WorkerArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const std::vector<WorkerInfo> workers, client.Workers());
+    const WorkerInfo* found = nullptr;
+    for (const WorkerInfo& w : workers) {
+      if (w.id != args.worker && w.name != args.worker) continue;
+      if (found != nullptr) {
+        return Status(
+            StatusCode::kFailedPrecondition,
+            "worker \"" + Printable(args.worker) +
+                "\": several have this name. Give the id, as `worker list --json` shows.");
+      }
+      found = &w;
+    }
+    if (found == nullptr) {
+      return Status(StatusCode::kNotFound, "worker \"" + Printable(args.worker) +
+                                               "\": not known. See `gpulayer worker list`.");
+    }
+    if (args.common.json) return PrintOut(WorkerJson(*found)), 0;
+    PrintOut(Fields({{"worker", found->name},
+                     {"id", found->id},
+                     {"state", ToString(found->state)},
+                     {"zone", found->zone},
+                     {"region", found->region},
+                     {"labels", LabelText(found->labels)},
+                     {"slots", Used(found->slots_used, found->resources.slots) + " in use"},
+                     {"memory", FormatSize(found->memory_used_bytes) + " of " +
+                                    FormatSize(found->resources.memory_bytes) + " reserved"},
+                     {"devices", DeviceText(found->resources.devices)},
+                     {"running", std::to_string(found->running)},
+                     {"version", found->version},
+                     {"first seen", FormatTime(found->first_seen)},
+                     {"last seen", FormatTime(found->last_seen)}}));
+    return 0;
+  });
+}
+
+int RunStatus(const Common& args) {
+  return WithClient(args, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const ServerInfo s, client.ServerStatus());
+    if (args.json) return PrintOut(StatusJson(s, client.target())), 0;
+    std::string tasks;
+    for (const auto& [state, count] : s.task_counts) {
+      if (count > 0) tasks += (tasks.empty() ? "" : ", ") + std::to_string(count) + " " + state;
+    }
+    std::string addresses;
+    for (const std::string& a : s.addresses) addresses += (addresses.empty() ? "" : ", ") + a;
+    PrintOut(Fields({{"target", client.target()},
+                     {"server", client.address()},
+                     {"version", s.version},
+                     {"you are", s.user + " (" + s.role + ")"},
+                     {"up since", FormatTime(s.started)},
+                     {"workers", Used(s.workers_online, s.workers_known) + " online"},
+                     {"slots", Used(s.slots_used, s.slots_total) + " in use"},
+                     {"tasks", tasks.empty() ? "none" : tasks},
+                     {"addresses", addresses},
+                     {"data", s.data_dir}}));
+    return 0;
+  });
+}
+
+int RunDetect(const Common& args) {
+  const Result<MachineResources> found = DetectResources();
+  if (!found.ok()) return PrintError(found.status()), kFailed;
+  if (args.json) return PrintOut(ResourcesJson(*found)), 0;
+  PrintOut(Fields({{"slots", std::to_string(found->slots)},
+                   {"memory", FormatSize(found->memory_bytes)},
+                   {"devices", found->devices.empty() ? "none" : DeviceText(found->devices)}}));
+  return 0;
+}
+
+int RunVersion(const Common& args) {
+  PrintOut(args.json ? VersionJson(Version()) : std::string("gpulayer ") + Version() + "\n");
+  return 0;
+}
+
+int RunTokenCreate(const TokenArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const NewToken token, client.CreateToken(args.role, args.user, args.life));
+    PrintOut(args.common.json ? NewTokenJson(token) : token.token + "\n");
+    return 0;
+  });
+}
+
+int RunTokenList(const TokenArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const std::vector<TokenInfo> tokens, client.ListTokens());
+    if (args.common.json) return PrintOut(TokenListJson(tokens)), 0;
+    Table table({"ID", "KIND", "ROLE", "USER", "FOR", "CREATED", "STATE"});
+    for (const TokenInfo& t : tokens) {
+      std::string state = "valid";
+      if (t.expires) state = "until " + FormatTime(*t.expires);
+      if (t.revoked) state = "revoked";
+      table.Add({t.id, t.credential ? "credential" : "token", t.role, t.user, t.subject,
+                 FormatTime(t.created), state});
+    }
+    PrintOut(table.ToText());
+    return 0;
+  });
+}
+
+int RunTokenRevoke(const TokenArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    if (const Status s = client.RevokeToken(args.id); !s.ok()) return s;
+    return 0;
+  });
+}
+
+}  // namespace gpulayer::cli

@@ -1,0 +1,146 @@
+// What was typed, taken apart: one plain struct a verb, and the verb's function.
+//
+// Each Run... prints what it has to say and returns the exit code. None knows of the parser.
+#ifndef GPULAYER_CLI_ARGS_H_
+#define GPULAYER_CLI_ARGS_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpulayer/client.h"
+#include "gpulayer/host.h"
+
+namespace gpulayer::cli {
+
+// Exit codes of our own.
+inline constexpr int kFailed = 1;      // verbs about this installation
+inline constexpr int kUsage = 2;       // wrong usage, of every verb
+inline constexpr int kCouldNot = 125;  // verbs that stand for a program
+inline constexpr int kCancelled = 130;
+
+// Of every verb that talks to a server.
+struct Common {
+  std::string target;
+  bool json = false;
+};
+
+struct SubmitArgs {
+  Common common;
+  JobSpec spec;
+  bool detach = false;
+  bool dry_run = false;
+};
+int RunSubmit(const SubmitArgs& args);
+
+struct ListArgs {
+  Common common;
+  ListOptions options;
+};
+int RunJobList(const ListArgs& args);
+
+struct JobArgs {
+  Common common;
+  std::int64_t job = 0;
+};
+int RunJobShow(const JobArgs& args);
+int RunJobExplain(const JobArgs& args);
+int RunJobAttach(const JobArgs& args);
+
+struct LogsArgs {
+  Common common;
+  std::int64_t job = 0;
+  LogOptions options;
+};
+int RunJobLogs(const LogsArgs& args);
+
+struct WaitArgs {
+  Common common;
+  std::vector<std::int64_t> jobs;
+};
+int RunJobWait(const WaitArgs& args);
+
+struct CancelArgs {
+  Common common;
+  std::vector<TaskSelector> tasks;
+  CancelOptions options;
+};
+int RunJobCancel(const CancelArgs& args);
+
+struct ResultArgs {
+  Common common;
+  std::int64_t job = 0;
+  bool download = false;
+  std::string to;
+};
+int RunJobResult(const ResultArgs& args);
+
+struct WorkerArgs {
+  Common common;
+  std::string worker;  // of show: name or id
+};
+int RunWorkerList(const WorkerArgs& args);
+int RunWorkerShow(const WorkerArgs& args);
+
+int RunStatus(const Common& args);
+int RunDetect(const Common& args);
+int RunVersion(const Common& args);
+
+struct TokenArgs {
+  Common common;
+  std::string role;
+  std::string user;
+  std::optional<std::chrono::milliseconds> life;
+  std::string id;
+};
+int RunTokenCreate(const TokenArgs& args);
+int RunTokenList(const TokenArgs& args);
+int RunTokenRevoke(const TokenArgs& args);
+
+struct UpArgs {
+  UpOptions options;
+  bool foreground = false;
+  bool json = false;
+};
+int RunUp(const UpArgs& args);
+
+struct DownArgs {
+  DownOptions options;
+};
+int RunDown(const DownArgs& args);
+
+struct JoinArgs {
+  JoinOptions options;
+  bool foreground = false;
+};
+int RunJoin(const JoinArgs& args);
+
+struct LoginArgs {
+  LoginOptions options;
+};
+int RunLogin(const LoginArgs& args);
+int RunLogout(const std::string& name);
+int RunTargetList(const Common& args);
+int RunTargetUse(const std::string& name);
+
+// The verbs and options that there are, for completion.
+struct VerbInfo {
+  std::vector<std::string> path;  // {"job", "show"}
+  std::string help;
+  std::vector<std::string> options;
+};
+int RunCompletion(const std::string& shell, const std::vector<VerbInfo>& verbs);
+
+// The one use of the command line parser. Either the chosen verb, ready to run, or an exit code:
+// help was printed (0), or the usage was wrong and was said so (2).
+struct Parsed {
+  std::function<int()> run;
+  int exit_code = 0;
+};
+Parsed Parse(int argc, char** argv);
+
+}  // namespace gpulayer::cli
+
+#endif  // GPULAYER_CLI_ARGS_H_

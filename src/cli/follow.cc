@@ -1,0 +1,172 @@
+#include "cli/follow.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "cli/args.h"
+#include "cli/json.h"
+#include "cli/print.h"
+#include "gpulayer/text.h"
+
+namespace gpulayer::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Says why nothing comes, once that has lasted: at once on a terminal, later where lines are kept.
+class WaitTeller {
+ public:
+  WaitTeller(Client client, std::int64_t job) : client_(std::move(client)), job_(job) {
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~WaitTeller() {
+    Quiet();
+    thread_.join();
+  }
+  WaitTeller(const WaitTeller&) = delete;
+  WaitTeller& operator=(const WaitTeller&) = delete;
+
+  void Quiet() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      quiet_ = true;
+    }
+    cv_.notify_all();
+  }
+
+ private:
+  bool Pause(milliseconds d) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return !cv_.wait_for(lock, d, [this] { return quiet_; });
+  }
+
+  void Run() {
+    const bool terminal = IsTerminal(STDERR_FILENO);
+    std::string said;
+    milliseconds pause = terminal ? milliseconds(1'000) : milliseconds(10'000);
+    while (Pause(pause)) {
+      pause = terminal ? milliseconds(5'000) : milliseconds(60'000);
+      const Result<Explanation> why = client_.Explain(job_);
+      if (!why.ok() || IsTerminal(why->state) || why->state == JobState::kRunning) return;
+      std::string line = "job " + std::to_string(job_) + " " + ToString(why->state);
+      if (!why->summary.empty()) line += ": " + Printable(why->summary);
+      if (line == said) continue;
+      said = line;
+      PrintNote(line);
+    }
+  }
+
+  static bool IsTerminal(int fd) { return cli::IsTerminal(fd); }
+  static bool IsTerminal(JobState state) { return api::IsTerminal(state); }
+
+  Client client_;
+  const std::int64_t job_;
+  std::mutex mutex_;
+  std::condition_variable cv_;
+  bool quiet_ = false;
+  std::thread thread_;
+};
+
+int Lost(const Status& status, std::int64_t job) {
+  PrintError(status);
+  PrintNote("job " + std::to_string(job) + " goes on; follow it with `gpulayer job attach " +
+            std::to_string(job) + "`");
+  return kCouldNot;
+}
+
+// The log's end comes with the job's; a moment between the two is waited for.
+Result<JobInfo> FinalInfo(Client& client, std::int64_t job) {
+  Result<JobInfo> info = client.Get(job);
+  if (info.ok() && !IsTerminal(info->state)) info = client.Watch(job, nullptr);
+  return info;
+}
+
+}  // namespace
+
+void SayEnd(const JobInfo& job) {
+  const std::string name = "job " + std::to_string(job.id);
+  const Outcome& end = job.outcome;
+  if (end.cause == CauseKind::kProgram || job.state == JobState::kSucceeded) return;
+  std::string why = Printable(end.cause_text);
+  if (why.empty()) why = ToString(end.cause);
+  if (end.cause == CauseKind::kSignal && end.signal) {
+    why = "ended by signal " + std::to_string(*end.signal);
+  }
+  PrintNote(name + " " + ToString(job.state) + ": " + why);
+}
+
+void SayOutputs(const DownloadReport& report) {
+  if (!report.folder.empty() && IsTerminal(STDERR_FILENO)) {
+    PrintNote("outputs in " + Printable(report.folder) + ": " + std::to_string(report.files) +
+              (report.files == 1 ? " file, " : " files, ") + FormatSize(report.bytes));
+  }
+  for (const LeftOutFile& file : report.left_out) {
+    PrintNote("left out " + Printable(file.path) + " (" + FormatSize(file.size_bytes) +
+              "): " + Printable(file.reason));
+  }
+  const auto more = report.left_out_count - static_cast<std::int64_t>(report.left_out.size());
+  if (more > 0) PrintNote("left out " + std::to_string(more) + " more");
+}
+
+int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options) {
+  ByteSink out(options.json ? STDERR_FILENO : STDOUT_FILENO);
+  ByteSink err(STDERR_FILENO);
+  bool reader_gone = false;
+  Status streamed;
+  {
+    std::optional<WaitTeller> teller;
+    if (options.say_waiting) teller.emplace(client, job);
+    streamed = client.StreamLogs(job, options.log, [&](const LogChunk& chunk) {
+      if (teller) teller->Quiet();
+      if (chunk.stream == LogStream::kOut) {
+        reader_gone = !out.Write(chunk.data);
+      } else if (chunk.stream == LogStream::kErr) {
+        err.Write(chunk.data);  // nobody to tell if that fails
+      } else {
+        PrintNote(Printable(chunk.data));
+      }
+      return !reader_gone;
+    });
+  }
+  out.Finish();
+  err.Finish();
+  if (session.left() != 0) return session.Leave(job);
+  if (reader_gone) {
+    PrintNote("standard output is closed; job " + std::to_string(job) +
+              " goes on; follow it with `gpulayer job attach " + std::to_string(job) + "`");
+    return 128 + SIGPIPE;
+  }
+  if (!streamed.ok()) {
+    return streamed.code() == StatusCode::kUnavailable ? Lost(streamed, job)
+                                                       : (PrintError(streamed), kCouldNot);
+  }
+  Result<JobInfo> info = FinalInfo(client, job);
+  if (session.left() != 0) return session.Leave(job);
+  if (!info.ok()) return Lost(info.status(), job);
+  session.Disowns();
+
+  int code = ShellExitCode(*info);
+  std::optional<DownloadReport> report;
+  if (options.outputs && info->request.outputs.collect) {
+    Result<DownloadReport> brought = client.Download(job);
+    if (brought.ok()) {
+      SayOutputs(*brought);
+      report = *std::move(brought);
+    } else {
+      PrintError(brought.status());
+      PrintNote("the outputs are still there: `gpulayer job result " + std::to_string(job) +
+                " --download`");
+      if (code == 0) code = session.left() != 0 ? 128 + session.left() : kCouldNot;
+    }
+  }
+  SayEnd(*info);
+  if (options.json) PrintOut(ResultJson({*info, report}));
+  return code;
+}
+
+}  // namespace gpulayer::cli

@@ -1,0 +1,29 @@
+// Following a job as the one who submitted it: its bytes as they come, its end, its outputs.
+#ifndef GPULAYER_CLI_FOLLOW_H_
+#define GPULAYER_CLI_FOLLOW_H_
+
+#include <cstdint>
+
+#include "cli/session.h"
+#include "gpulayer/client.h"
+
+namespace gpulayer::cli {
+
+struct FollowOptions {
+  LogOptions log;
+  bool outputs = true;      // bring them home at the end
+  bool json = false;        // one document on standard output, the job's bytes on standard error
+  bool say_waiting = true;  // tell on standard error what a job waits for
+};
+
+// Returns the exit code of the contract: the job's, or 125 when the server was lost, or 128+N when
+// a signal made us leave.
+int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options);
+
+// How it ended, said on standard error when its exit code does not say it all.
+void SayEnd(const JobInfo& job);
+void SayOutputs(const DownloadReport& report);
+
+}  // namespace gpulayer::cli
+
+#endif  // GPULAYER_CLI_FOLLOW_H_

@@ -1,0 +1,116 @@
+// up, down, join, login, logout, target: this machine's part.
+#include "gpulayer/host.h"
+
+#include "cli/args.h"
+#include "cli/json.h"
+#include "cli/print.h"
+#include "cli/session.h"
+
+namespace gpulayer::cli {
+namespace {
+
+int Failed(const Status& status) { return PrintError(status), kFailed; }
+
+// Until a signal, or until a daemon has died; then all is stopped.
+int StayInForeground(Session& session, const std::string& data_dir) {
+  const Status status = WatchDaemons(data_dir, session.leave());
+  if (!status.ok()) PrintError(status);
+  DownOptions down;
+  down.data_dir = data_dir;
+  const Result<DownReport> stopped = Down(down);
+  if (!stopped.ok()) return Failed(stopped.status());
+  return status.ok() ? 0 : kFailed;
+}
+
+std::string UpText(const UpReport& report) {
+  std::string out = "GPUlayer is up, in " + report.data_dir + "\n";
+  if (report.was_up) {
+    out = "GPUlayer was up already, in " + report.data_dir + "\n";
+    for (const std::string& name : report.restarted) out += "the " + name + " runs again\n";
+  }
+  if (report.addresses.empty()) return out;
+  out += "\nTo make another machine a worker of it (the token is good for 24 h):\n";
+  for (const std::string& address : report.addresses) {
+    out += "  gpulayer join " + address + " --token " + report.join_token + "\n";
+  }
+  out += "\nTo submit from another machine:\n";
+  for (const std::string& address : report.addresses) {
+    out += "  gpulayer login " + address + " --token " + report.login_token + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+int RunUp(const UpArgs& args) {
+  std::optional<Session> session;
+  if (args.foreground) session.emplace();
+  const Result<UpReport> report = Up(args.options);
+  if (!report.ok()) {
+    PrintError(report.status());
+    // Other options for what is up already is a wrong use of the verb.
+    return report.status().code() == StatusCode::kAlreadyExists ? kUsage : kFailed;
+  }
+  PrintOut(args.json ? UpJson(*report) : UpText(*report));
+  return session ? StayInForeground(*session, report->data_dir) : 0;
+}
+
+int RunDown(const DownArgs& args) {
+  const Result<DownReport> report = Down(args.options);
+  if (!report.ok()) return Failed(report.status());
+  std::string text;
+  for (const std::string& name : report->stopped) text += (text.empty() ? "" : " and ") + name;
+  PrintOut(text.empty() ? "nothing was up here\n" : "stopped " + text + "\n");
+  return 0;
+}
+
+int RunJoin(const JoinArgs& args) {
+  std::optional<Session> session;
+  if (args.foreground) session.emplace();
+  JoinArgs mine = args;
+  Result<std::string> token = ReadToken(args.options.token);
+  if (!token.ok()) return Failed(token.status());
+  mine.options.token = *token;
+  const Result<JoinReport> report = Join(mine.options);
+  if (!report.ok()) return Failed(report.status());
+  PrintOut("this machine is worker " + report->name + " of " + args.options.address + "\n");
+  return session ? StayInForeground(*session, args.options.data_dir) : 0;
+}
+
+int RunLogin(const LoginArgs& args) {
+  LoginOptions options = args.options;
+  Result<std::string> token = ReadToken(options.token);
+  if (!token.ok()) return Failed(token.status());
+  options.token = *token;
+  const Result<TargetInfo> target = Login(options);
+  if (!target.ok()) return Failed(target.status());
+  PrintOut("logged in to " + target->address + " as " + target->user + " (" + target->role +
+           "); it is the target in use, by the name " + target->name + "\n");
+  return 0;
+}
+
+int RunLogout(const std::string& name) {
+  const Result<std::string> gone = Logout(name);
+  if (!gone.ok()) return Failed(gone.status());
+  PrintOut("forgot the login " + *gone + "\n");
+  return 0;
+}
+
+int RunTargetList(const Common& args) {
+  const Result<std::vector<TargetInfo>> targets = ListTargets();
+  if (!targets.ok()) return Failed(targets.status());
+  if (args.json) return PrintOut(TargetListJson(*targets)), 0;
+  Table table({"NAME", "ADDRESS", "USER", "ROLE", "IN USE"});
+  for (const TargetInfo& t : *targets) {
+    table.Add({t.name, t.address, t.user, t.role, t.in_use ? "yes" : ""});
+  }
+  PrintOut(table.ToText());
+  return 0;
+}
+
+int RunTargetUse(const std::string& name) {
+  const Status status = UseTarget(name);
+  return status.ok() ? 0 : Failed(status);
+}
+
+}  // namespace gpulayer::cli

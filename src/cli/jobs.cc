@@ -1,0 +1,163 @@
+// job list, show, explain, cancel, result: one question, one answer.
+#include "cli/args.h"
+#include "cli/follow.h"
+#include "cli/json.h"
+#include "cli/print.h"
+#include "cli/verb.h"
+#include "gpulayer/text.h"
+
+namespace gpulayer::cli {
+namespace {
+
+std::string ExitText(const Outcome& outcome) {
+  if (outcome.exit_code) return std::to_string(*outcome.exit_code);
+  if (outcome.signal) return "signal " + std::to_string(*outcome.signal);
+  return "";
+}
+
+std::string CommandText(const JobSpec& spec) {
+  std::string out;
+  for (const std::string& arg : spec.command) {
+    const bool plain =
+        !arg.empty() && arg.find_first_of(" \t\n'\"\\$*?[]{}()<>|&;~`!#") == std::string::npos;
+    std::string quoted = arg;
+    if (!plain) {
+      quoted = "'";
+      for (const char c : arg) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+      quoted += "'";
+    }
+    out += (out.empty() ? "" : " ") + quoted;
+  }
+  return out;
+}
+
+std::string TimeText(const std::optional<Time>& t) { return t ? FormatTime(*t) : ""; }
+
+std::string JobText(const JobInfo& job) {
+  const ResourceRequest& r = job.request.resources;
+  std::string text = Fields({
+      {"job", std::to_string(job.id)},
+      {"name", job.request.name},
+      {"user", job.user},
+      {"state", ToString(job.state)},
+      {"exit", ExitText(job.outcome)},
+      {"cause", job.outcome.cause == CauseKind::kNone || job.outcome.cause == CauseKind::kProgram
+                    ? ""
+                    : std::string(ToString(job.outcome.cause)) +
+                          (job.outcome.cause_text.empty() ? "" : ": " + job.outcome.cause_text)},
+      {"command", CommandText(job.request)},
+      {"slots", std::to_string(r.slots)},
+      {"memory", r.memory_bytes > 0 ? FormatSize(r.memory_bytes) : ""},
+      {"source", job.source_hash},
+      {"created", FormatTime(job.created)},
+      {"started", TimeText(job.started)},
+      {"ended", TimeText(job.ended)},
+  });
+  Table attempts({"ATTEMPT", "STATE", "WORKER", "EXIT", "STARTED", "ENDED"});
+  bool any = false;
+  for (const TaskInfo& task : job.tasks) {
+    for (const AttemptInfo& a : task.attempts) {
+      any = true;
+      attempts.Add({std::to_string(job.id) + "." + std::to_string(task.index) + "#" +
+                        std::to_string(a.number),
+                    ToString(a.state), a.worker, ExitText(a.outcome), TimeText(a.started),
+                    TimeText(a.ended)});
+    }
+  }
+  if (any) text += "\n" + attempts.ToText();
+  return text;
+}
+
+}  // namespace
+
+int RunJobList(const ListArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const JobPage page, client.List(args.options));
+    if (args.common.json) return PrintOut(JobListJson(page)), 0;
+    Table table({"ID", "NAME", "STATE", "USER", "EXIT", "CREATED"});
+    for (const JobInfo& job : page.jobs) {
+      table.Add({std::to_string(job.id), job.request.name, ToString(job.state), job.user,
+                 ExitText(job.outcome), FormatTime(job.created)});
+    }
+    PrintOut(table.ToText());
+    if (page.next_page) {
+      PrintNote("there are more: --before " + std::to_string(*page.next_page));
+    }
+    return 0;
+  });
+}
+
+int RunJobShow(const JobArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const JobInfo job, client.Get(args.job));
+    PrintOut(args.common.json ? JobJson(job) : JobText(job));
+    return 0;
+  });
+}
+
+int RunJobExplain(const JobArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const Explanation why, client.Explain(args.job));
+    if (args.common.json) return PrintOut(ExplanationJson(why)), 0;
+    std::string text = Fields({{"job", std::to_string(why.job)},
+                               {"state", ToString(why.state)},
+                               {"needs", why.needs},
+                               {"waiting since", TimeText(why.waiting_since)},
+                               {"ahead of it", why.ahead > 0 ? std::to_string(why.ahead) : ""},
+                               {"in short", why.summary}});
+    if (!why.workers.empty()) {
+      Table table({"WORKER", "VERDICT", "WHY"});
+      for (const Explanation::Worker& w : why.workers) {
+        std::string lacks;
+        for (const std::string& lack : w.lacks) lacks += (lacks.empty() ? "" : "; ") + lack;
+        table.Add({w.name, ToString(w.kind), lacks});
+      }
+      text += "\n" + table.ToText();
+    }
+    PrintOut(text);
+    return 0;
+  });
+}
+
+int RunJobCancel(const CancelArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const CancelSummary done, client.Cancel(args.tasks, args.options));
+    if (args.common.json) return PrintOut(CancelJson(done)), 0;
+    std::string text =
+        "cancelled " + std::to_string(done.cancelled) + (done.cancelled == 1 ? " task" : " tasks");
+    if (done.already_ended > 0) {
+      text += ", " + std::to_string(done.already_ended) + " already over";
+    }
+    PrintOut(text + "\n");
+    return 0;
+  });
+}
+
+int RunJobResult(const ResultArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    ResultDocument result;
+    GPULAYER_TRY(result.job, client.Get(args.job));
+    if (!IsTerminal(result.job.state)) {
+      return Status(StatusCode::kFailedPrecondition,
+                    "job " + std::to_string(args.job) + ": not over yet (" +
+                        ToString(result.job.state) + "). Wait with `gpulayer job wait " +
+                        std::to_string(args.job) + "`.");
+    }
+    if (args.download) {
+      DownloadOptions options;
+      options.to = args.to;
+      GPULAYER_TRY(result.outputs, client.Download(args.job, options));
+      SayOutputs(*result.outputs);
+    }
+    if (args.common.json) return PrintOut(ResultJson(result)), 0;
+    PrintOut(JobText(result.job));
+    if (result.outputs) {
+      PrintOut(result.outputs->folder.empty()
+                   ? "no outputs\n"
+                   : "outputs in " + Printable(result.outputs->folder) + "\n");
+    }
+    return 0;
+  });
+}
+
+}  // namespace gpulayer::cli

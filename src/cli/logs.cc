@@ -1,0 +1,69 @@
+// job logs, attach, wait: what stands for a job, and exits with its code.
+#include <algorithm>
+
+#include "cli/args.h"
+#include "cli/follow.h"
+#include "cli/json.h"
+#include "cli/print.h"
+#include "cli/session.h"
+
+namespace gpulayer::cli {
+namespace {
+
+int Failed(const Session& session, const Status& status, std::int64_t job) {
+  if (session.left() != 0) return session.Leave(job);
+  PrintError(status);
+  return kCouldNot;
+}
+
+}  // namespace
+
+int RunJobLogs(const LogsArgs& args) {
+  Session session;
+  Result<Client> client = Client::Connect(session.Options(args.common.target));
+  if (!client.ok()) return Failed(session, client.status(), args.job);
+  FollowOptions options;
+  options.log = args.options;
+  options.outputs = false;
+  options.say_waiting = false;
+  if (args.options.follow) return FollowJob(session, *client, args.job, options);
+  ByteSink out(1);
+  ByteSink err(2);
+  const Status status = client->StreamLogs(args.job, args.options, [&](const LogChunk& chunk) {
+    if (chunk.stream == LogStream::kNote) return PrintNote(chunk.data), true;
+    return (chunk.stream == LogStream::kOut ? out : err).Write(chunk.data);
+  });
+  out.Finish();
+  err.Finish();
+  return status.ok() ? 0 : (Failed(session, status, args.job), kFailed);
+}
+
+int RunJobAttach(const JobArgs& args) {
+  Session session;
+  Result<Client> client = Client::Connect(session.Options(args.common.target));
+  if (!client.ok()) return Failed(session, client.status(), args.job);
+  session.Owns(*client, args.job);
+  FollowOptions options;
+  options.json = args.common.json;
+  return FollowJob(session, *client, args.job, options);
+}
+
+int RunJobWait(const WaitArgs& args) {
+  Session session;
+  Result<Client> client = Client::Connect(session.Options(args.common.target));
+  if (!client.ok()) return Failed(session, client.status(), args.jobs.front());
+  std::vector<JobResult> results;
+  int worst = 0;
+  for (const std::int64_t job : args.jobs) {
+    const Result<JobInfo> info = client->Watch(job, nullptr);
+    if (!info.ok()) return Failed(session, info.status(), job);
+    SayEnd(*info);
+    results.push_back(ResultOf(*info));
+    // The largest code is the worst: 130, 128+N, 12x, then the programs' own.
+    worst = std::max(worst, results.back().shell_exit_code);
+  }
+  if (args.common.json) PrintOut(ResultListJson(results));
+  return worst;
+}
+
+}  // namespace gpulayer::cli

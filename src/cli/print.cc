@@ -1,0 +1,134 @@
+#include "cli/print.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "gpulayer/text.h"
+
+namespace gpulayer::cli {
+namespace {
+
+constexpr char kMark[] = "\xEF\xBF\xBD";  // U+FFFD
+
+bool WriteFd(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = ::write(fd, data.data(), data.size());
+    if (n > 0) {
+      data.remove_prefix(static_cast<std::size_t>(n));
+    } else if (n < 0 && errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// How many bytes the character at the front of `s` has: 0 if it cannot be one, and more than
+// s.size() if it may go on.
+std::size_t CharacterSize(std::string_view s) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+  std::size_t size = 1;
+  if (byte(0) < 0x80) return 1;
+  if (byte(0) >= 0xC2 && byte(0) <= 0xDF) {
+    size = 2;
+  } else if (byte(0) >= 0xE0 && byte(0) <= 0xEF) {
+    size = 3;
+  } else if (byte(0) >= 0xF0 && byte(0) <= 0xF4) {
+    size = 4;
+  } else {
+    return 0;
+  }
+  for (std::size_t i = 1; i < size && i < s.size(); ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  if (s.size() >= size && !IsValidUtf8(s.substr(0, size))) return 0;
+  return size;
+}
+
+std::size_t Width(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+void Err(const std::string& text) {
+  // Nobody to tell if that fails: the terminal is gone.
+  (void)WriteFd(STDERR_FILENO, text);
+}
+
+}  // namespace
+
+void PrintNote(const std::string& line) { Err("gpulayer: " + line + "\n"); }
+
+void PrintError(const Status& status) { PrintNote(status.message()); }
+
+void PrintUsageError(const std::string& what, const std::string& verb) {
+  PrintNote(what + ". See `gpulayer " + (verb.empty() ? "" : verb + " ") + "--help`.");
+}
+
+bool PrintOut(std::string_view text) { return WriteFd(STDOUT_FILENO, text); }
+
+std::string Table::ToText() const {
+  std::vector<std::size_t> widths;
+  std::vector<std::vector<std::string>> rows = rows_;
+  for (auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = row[i].empty() ? "-" : Printable(row[i]);
+      widths[i] = std::max(widths[i], Width(row[i]));
+    }
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      out += row[i];
+      if (i + 1 < row.size()) out += std::string(widths[i] - Width(row[i]) + 2, ' ');
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::size_t width = 0;
+  for (const auto& [name, value] : fields) width = std::max(width, name.size());
+  std::string out;
+  for (const auto& [name, value] : fields) {
+    if (value.empty()) continue;
+    out += name + ":" + std::string(width - name.size() + 2, ' ') + Printable(value) + "\n";
+  }
+  return out;
+}
+
+bool IsTerminal(int fd) { return ::isatty(fd) == 1; }
+
+bool ByteSink::Write(std::string_view bytes) {
+  if (!terminal_) return WriteFd(fd_, bytes);
+  std::string data = cut_ + std::string(bytes);
+  cut_.clear();
+  std::string out;
+  std::string_view rest = data;
+  while (!rest.empty()) {
+    const std::size_t size = CharacterSize(rest);
+    if (size > rest.size()) {
+      cut_ = rest;
+      break;
+    }
+    if (size == 0) {
+      out += kMark;
+      rest.remove_prefix(1);
+    } else {
+      out += rest.substr(0, size);
+      rest.remove_prefix(size);
+    }
+  }
+  return WriteFd(fd_, out);
+}
+
+bool ByteSink::Finish() {
+  if (cut_.empty()) return true;
+  cut_.clear();
+  return WriteFd(fd_, kMark);
+}
+
+}  // namespace gpulayer::cli

@@ -1,0 +1,57 @@
+// What goes to the terminal: errors, lines about what happens, tables, raw bytes.
+#ifndef GPULAYER_CLI_PRINT_H_
+#define GPULAYER_CLI_PRINT_H_
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gpulayer/status.h"
+
+namespace gpulayer::cli {
+
+// "gpulayer: <message>" to standard error.
+void PrintError(const Status& status);
+void PrintNote(const std::string& line);
+// The same, and which help to read.
+void PrintUsageError(const std::string& what, const std::string& verb);
+
+// All of it to standard output; false: nobody reads it any more.
+bool PrintOut(std::string_view text);
+
+// Columns as wide as they need to be, two spaces between; nothing behind the last one. Cells are
+// made fit for a terminal.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> head) { rows_.push_back(std::move(head)); }
+  void Add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string ToText() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// "name:  value" lines, values aligned.
+std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields);
+
+bool IsTerminal(int fd);
+
+// A job's bytes to a descriptor of ours. Into a file or pipe they go as they are; on a terminal
+// what is not UTF-8 becomes a replacement mark (a character cut between two pieces is waited for).
+class ByteSink {
+ public:
+  explicit ByteSink(int fd) : fd_(fd), terminal_(IsTerminal(fd)) {}
+  ByteSink(int fd, bool terminal) : fd_(fd), terminal_(terminal) {}  // for tests
+  bool Write(std::string_view bytes);  // false: nobody reads it any more
+  bool Finish();                       // a character that stays cut
+
+ private:
+  const int fd_;
+  const bool terminal_;
+  std::string cut_;
+};
+
+}  // namespace gpulayer::cli
+
+#endif  // GPULAYER_CLI_PRINT_H_

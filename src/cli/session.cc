@@ -1,0 +1,124 @@
+#include "cli/session.h"
+
+#include <signal.h>
+
+#include "cli/args.h"
+#include "cli/print.h"
+
+namespace gpulayer::cli {
+namespace {
+
+constexpr int kWake = SIGUSR1;  // ends the waiting thread; only ever sent by ourselves
+
+sigset_t OurSignals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, kWake}) ::sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+Session::Session() {
+  const sigset_t set = OurSignals();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error of write()
+  waiter_ = std::thread([this] { Run(); });
+}
+
+Session::~Session() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  ::pthread_kill(waiter_.native_handle(), kWake);
+  waiter_.join();
+  if (canceller_.joinable()) canceller_.join();
+}
+
+ClientOptions Session::Options(const std::string& target) const {
+  ClientOptions options;
+  options.target = target;
+  options.interrupt = leave_;
+  options.on_notice = PrintNote;
+  return options;
+}
+
+void Session::Owns(const Client& client, std::int64_t job) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  client_ = client;
+  job_ = job;
+}
+
+void Session::Disowns() {
+  std::optional<Client> gone;  // destroyed without the lock: with a local target that takes a while
+  const std::lock_guard<std::mutex> lock(mutex_);
+  gone.swap(client_);
+}
+
+int Session::left() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return left_;
+}
+
+int Session::Leave(std::int64_t job) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::string name = "job " + std::to_string(job);
+  const std::string attach = "`gpulayer job attach " + std::to_string(job) + "`";
+  if (cancelled_) {
+    PrintNote(name + " is being cancelled; see its end with " + attach);
+  } else if (cancelling_) {
+    PrintNote("the server has not confirmed the cancel of " + name + "; look with " + attach);
+  } else {
+    PrintNote(name + " goes on; follow it with " + attach);
+  }
+  return 128 + left_;
+}
+
+void Session::Run() {
+  const sigset_t set = OurSignals();
+  for (;;) {
+    int signal = 0;
+    if (::sigwait(&set, &signal) != 0) continue;
+    if (signal == kWake) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (stop_) return;
+    } else if (signal == SIGINT) {
+      OnInterrupt();
+    } else {
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        left_ = signal;
+      }
+      leave_.Throw();
+    }
+  }
+}
+
+void Session::OnInterrupt() {
+  std::optional<Client> client;
+  std::int64_t job = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (client_ && !cancelling_) {
+      cancelling_ = true;
+      client = client_;
+      job = job_;
+    } else {
+      left_ = SIGINT;
+    }
+  }
+  if (!client) return leave_.Throw();
+  PrintNote("cancelling job " + std::to_string(job) + " (Ctrl-C again leaves)");
+  // Elsewhere: this thread has to hear the second Ctrl-C.
+  canceller_ = std::thread([this, client = *std::move(client), job] { CancelJob(client, job); });
+}
+
+void Session::CancelJob(Client client, std::int64_t job) {
+  const Result<CancelSummary> done = client.Cancel({{job, std::nullopt}});
+  const std::lock_guard<std::mutex> lock(mutex_);
+  cancelled_ = done.ok();
+  if (!done.ok() && left_ == 0) PrintError(done.status());
+}
+
+}  // namespace gpulayer::cli

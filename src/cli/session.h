@@ -1,0 +1,63 @@
+// One run of a verb that waits: which signals came, and what they mean for a job.
+#ifndef GPULAYER_CLI_SESSION_H_
+#define GPULAYER_CLI_SESSION_H_
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "gpulayer/client.h"
+
+namespace gpulayer::cli {
+
+// Ctrl-C before there is a job: stops what is being done. With a job that is ours: cancels it; a
+// second one leaves at once while the cancel stands. With a job that is only looked at: leaves.
+// SIGTERM and SIGHUP: leave, the job goes on.
+//
+// Threads:   made before any other thread of the process, so that all inherit the blocked signals;
+//            methods from the main thread. A thread of its own waits for signals.
+// Blocking:  the destructor waits for a cancel that is on its way, unless we are leaving.
+class Session {
+ public:
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // For Client::Connect: leaving ends its calls; what it notices is printed.
+  ClientOptions Options(const std::string& target) const;
+  const Interrupt& leave() const { return leave_; }
+
+  // From now on Ctrl-C cancels this job.
+  void Owns(const Client& client, std::int64_t job);
+  void Disowns();  // it is over
+
+  // The signal that made us leave; 0: none did.
+  int left() const;
+  // Says how to come back to the job and returns the exit code. REQUIRES: left() != 0.
+  int Leave(std::int64_t job) const;
+
+ private:
+  void Run();
+  void OnInterrupt();
+  void CancelJob(Client client, std::int64_t job);
+
+  Interrupt leave_;
+  mutable std::mutex mutex_;
+  int left_ = 0;
+  bool cancelling_ = false;
+  bool cancelled_ = false;
+  bool stop_ = false;
+  std::optional<Client> client_;
+  std::int64_t job_ = 0;
+  std::thread waiter_;
+  std::thread canceller_;
+};
+
+}  // namespace gpulayer::cli
+
+#endif  // GPULAYER_CLI_SESSION_H_

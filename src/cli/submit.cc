@@ -1,0 +1,54 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include "cli/args.h"
+#include "cli/follow.h"
+#include "cli/json.h"
+#include "cli/print.h"
+#include "cli/session.h"
+#include "gpulayer/text.h"
+
+namespace gpulayer::cli {
+namespace {
+
+int DryRun(const SubmitArgs& args) {
+  const Result<SourceListing> listing = Client::PreviewSource(args.spec);
+  if (!listing.ok()) return PrintError(listing.status()), kCouldNot;
+  for (const std::string& warning : listing->warnings) PrintNote(warning);
+  if (args.common.json) return PrintOut(SourceJson(*listing)), 0;
+  const bool terminal = IsTerminal(STDOUT_FILENO);
+  std::string text;
+  for (const SourceFile& file : listing->files) {
+    text +=
+        FormatSize(file.size_bytes) + "\t" + (terminal ? Printable(file.path) : file.path) + "\n";
+  }
+  PrintOut(text);
+  PrintNote(std::to_string(listing->files.size()) + " files, " + FormatSize(listing->total_bytes) +
+            " would ship; nothing was submitted");
+  return 0;
+}
+
+}  // namespace
+
+int RunSubmit(const SubmitArgs& args) {
+  if (args.dry_run) return DryRun(args);
+  Session session;
+  Result<Client> client = Client::Connect(session.Options(args.common.target));
+  Result<Job> job = client.ok() ? client->Submit(args.spec) : client.status();
+  if (!job.ok()) {
+    PrintError(job.status());
+    return session.left() != 0 ? 128 + session.left() : kCouldNot;
+  }
+  for (const std::string& warning : job->warnings()) PrintNote(warning);
+  if (args.detach) {
+    PrintOut(args.common.json ? SubmittedJson(*job) : std::to_string(job->id()) + "\n");
+    return 0;
+  }
+  session.Owns(*client, job->id());
+  FollowOptions options;
+  options.json = args.common.json;
+  options.outputs = args.spec.outputs.collect;
+  return FollowJob(session, *client, job->id(), options);
+}
+
+}  // namespace gpulayer::cli

@@ -1,0 +1,282 @@
+#include "client/client_impl.h"
+
+#include <utility>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "client/convert.h"
+#include "client/fetch.h"
+#include "client/paths.h"
+#include "client/retry.h"
+#include "gpulayer/v1/admin.pb.h"
+#include "model/limits.h"
+#include "tree/run_folder.h"
+#include "wire/tree.h"
+#include "wire/version.h"
+
+namespace gpulayer {
+
+using client::CallOptions;
+using client::Method;
+
+api::Client::Impl::Impl(ClientOptions options, client::Target target,
+                        std::unique_ptr<client::LocalServer> local,
+                        std::unique_ptr<client::Transport> transport)
+    : options_(std::move(options)),
+      target_(std::move(target)),
+      interrupt_(options_.interrupt ? options_.interrupt->state() : nullptr),
+      local_(std::move(local)),
+      transport_(std::move(transport)) {}
+
+Result<std::shared_ptr<api::Client::Impl>> api::Client::Impl::Make(
+    ClientOptions options, client::Target target, std::unique_ptr<client::LocalServer> local,
+    std::unique_ptr<client::Transport> transport) {
+  std::shared_ptr<Impl> impl(
+      new Impl(std::move(options), std::move(target), std::move(local), std::move(transport)));
+  v1::StatusReply reply;
+  GPULAYER_RETURN_IF_ERROR(impl->Call(Method::kStatus, client::StatusQuestion(), &reply));
+  GPULAYER_RETURN_IF_ERROR(wire::CheckPeerVersion(reply.version(), "the server"));
+  impl->server_uuid_ = reply.server().uuid();
+  return impl;
+}
+
+Status api::Client::Impl::Call(Method method, const google::protobuf::MessageLite& request,
+                               google::protobuf::MessageLite* reply) {
+  return transport_->Call(method, request, reply,
+                          {std::chrono::steady_clock::now() + options_.call_timeout, interrupt_});
+}
+
+Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec,
+                                            std::map<std::string, client::Shipped>* sources,
+                                            std::vector<std::string>* warnings) {
+  GPULAYER_ASSIGN_OR_RETURN(v1::JobSpec out, client::ToProto(spec));
+  GPULAYER_RETURN_IF_ERROR(client::CheckFilesHere(spec));
+  client::ShipOptions ship;
+  ship.limits = {spec.source_limit_bytes, spec.source_limit_files};
+  if (const std::string cache = client::CacheDir(); !cache.empty()) {
+    ship.cache_dir = JoinPath(cache, "hashes");
+  }
+  ship.call_timeout = options_.call_timeout;
+  ship.interrupt = interrupt_;
+  if (!spec.source_dir.empty()) {
+    auto found = sources->find(spec.source_dir);
+    if (found == sources->end()) {
+      GPULAYER_ASSIGN_OR_RETURN(client::Shipped shipped,
+                                client::ShipSource(*transport_, spec.source_dir, ship));
+      *warnings = shipped.warnings;
+      found = sources->emplace(spec.source_dir, std::move(shipped)).first;
+    }
+    out.set_source_tree(std::string(found->second.tree.bytes()));
+  }
+  if (!spec.stdin_file.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(const client::Shipped shipped,
+                              client::ShipFile(*transport_, spec.stdin_file, ship));
+    out.set_stdin_blob(std::string(shipped.tree.bytes()));
+  }
+  return out;
+}
+
+// The answer is outstanding: the request may have arrived, or may yet arrive. After this it is
+// cancelled or barred. The interrupt was thrown already, so this call has none.
+void api::Client::Impl::CancelRequestIds(const v1::SubmitRequest& request) {
+  constexpr auto kPatience = std::chrono::seconds(5);
+  const CallOptions options{std::chrono::steady_clock::now() + kPatience, nullptr};
+  for (const v1::JobSpec& job : request.jobs()) {
+    v1::CancelRequest cancel;
+    cancel.set_request_id(job.request_id());
+    v1::CancelReply reply;
+    IgnoreError(transport_->Call(Method::kCancel, cancel, &reply, options),
+                "the caller is told CANCELLED; an unreachable server has nothing of the request");
+  }
+}
+
+Result<std::vector<api::Job>> api::Client::Impl::Submit(const std::shared_ptr<Impl>& self,
+                                                        const std::vector<JobSpec>& specs) {
+  if (specs.empty()) return std::vector<Job>();
+  v1::SubmitRequest request;
+  std::map<std::string, client::Shipped> sources;
+  std::vector<std::vector<std::string>> warnings(specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    Result<v1::JobSpec> job = Ship(specs[i], &sources, &warnings[i]);
+    if (!job.ok()) {
+      if (client::Thrown(interrupt_)) return Cancelled("interrupted: nothing was submitted");
+      return job.status();
+    }
+    *request.add_jobs() = *std::move(job);
+  }
+  if (request.ByteSizeLong() > limits::kMaxMessageBytes - 1024) {
+    return InvalidArgument(
+        "submit: " + FormatSize(static_cast<std::int64_t>(request.ByteSizeLong())) +
+        " of commands and environments are over the limit of " +
+        FormatSize(static_cast<std::int64_t>(limits::kMaxMessageBytes)) +
+        " a call. Put them into files, or submit fewer at once.");
+  }
+  v1::SubmitReply reply;
+  const Status status = Call(Method::kSubmit, request, &reply);
+  if (!status.ok()) {
+    if (!client::Thrown(interrupt_)) return status;
+    CancelRequestIds(request);
+    return Cancelled("interrupted before the server had answered: the submit is cancelled");
+  }
+  if (!reply.rejected().empty()) return Status(StatusCode::kRejected, reply.rejected());
+  if (reply.jobs_size() != request.jobs_size()) {
+    return Internal("submit: the server answered for another number of jobs");
+  }
+  std::vector<Job> jobs;
+  for (int i = 0; i < reply.jobs_size(); ++i) {
+    Job job(Client(self), reply.jobs(i).job());
+    job.existed_ = reply.jobs(i).existed();
+    job.warnings_ = std::move(warnings[static_cast<std::size_t>(i)]);
+    if (!reply.jobs(i).warning().empty()) job.warnings_.push_back(reply.jobs(i).warning());
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+Status api::Client::Impl::StreamLogs(std::int64_t job, const LogOptions& options,
+                                     const std::function<bool(const LogChunk&)>& on_chunk) {
+  v1::ReadLogsRequest request;
+  request.set_job(job);
+  request.set_task(options.task);
+  request.set_attempt(options.attempt);
+  request.set_follow(options.follow);
+  request.set_no_stdout(!options.out);
+  request.set_no_stderr(!options.err);
+  if (options.tail_lines) request.set_tail_lines(*options.tail_lines);
+  client::Resumable<v1::ReadLogsRequest, v1::LogChunk> stream(
+      std::move(request),
+      [this](const v1::ReadLogsRequest& r) { return transport_->ReadLogs(r, interrupt_); },
+      [](const v1::LogChunk& chunk, v1::ReadLogsRequest* r) {
+        r->set_attempt(chunk.attempt());
+        r->set_offset(chunk.next_offset());
+        r->clear_tail_lines();
+      },
+      client::RetryPolicy(Clock::System(), options_.reconnect_for),
+      client::InterruptibleSleeper(interrupt_), options_.on_notice);
+  for (;;) {
+    GPULAYER_ASSIGN_OR_RETURN(std::optional<v1::LogChunk> chunk, stream.Read());
+    if (!chunk) return OkStatus();
+    for (v1::LogChunk::Piece& piece : *chunk->mutable_pieces()) {
+      LogChunk out;
+      out.stream = static_cast<LogStream>(piece.stream());
+      out.data = std::move(*piece.mutable_data());
+      out.attempt = chunk->attempt();
+      out.at = Time(std::chrono::microseconds(piece.wall_us()));
+      if (!on_chunk(out)) return OkStatus();
+    }
+  }
+}
+
+Result<api::JobInfo> api::Client::Impl::Watch(std::int64_t job,
+                                              const std::function<void(const JobInfo&)>& on_change,
+                                              std::optional<std::chrono::milliseconds> timeout) {
+  // A deadline is an interrupt of its own, thrown by whichever comes first.
+  Interrupt stop;
+  client::WakeScope chain(interrupt_, [&stop] { stop.Throw(); });
+  std::optional<client::Alarm> alarm;
+  if (timeout) alarm.emplace(stop.state(), *timeout);
+  v1::WatchRequest request;
+  request.set_job(job);
+  client::Resumable<v1::WatchRequest, v1::GetJobReply> stream(
+      std::move(request),
+      [&](const v1::WatchRequest& r) { return transport_->Watch(r, stop.state()); },
+      [](const v1::GetJobReply&, v1::WatchRequest*) {},
+      client::RetryPolicy(Clock::System(), options_.reconnect_for),
+      client::InterruptibleSleeper(stop.state()), options_.on_notice);
+  std::optional<JobInfo> last;
+  for (;;) {
+    Result<std::optional<v1::GetJobReply>> reply = stream.Read();
+    if (!reply.ok()) {
+      if (alarm && alarm->rang() && !client::Thrown(interrupt_)) {
+        return DeadlineExceeded("wait for job " + std::to_string(job) + ": not over after " +
+                                FormatDuration(*timeout) + ". It goes on.");
+      }
+      return reply.status();
+    }
+    if (!reply->has_value()) break;
+    last = client::ToInfo(**reply);
+    if (on_change) on_change(*last);
+  }
+  if (!last || !IsTerminal(last->state)) {
+    return Internal("watch job " + std::to_string(job) + ": the server ended before the job");
+  }
+  return *std::move(last);
+}
+
+Result<v1::GetJobReply> api::Client::Impl::GetPage(std::int64_t job, std::int64_t from_task) {
+  v1::GetJobRequest request;
+  request.set_job(job);
+  request.set_from_task(from_task);
+  request.set_task_limit(static_cast<std::int32_t>(limits::kMaxPageItems));
+  v1::GetJobReply reply;
+  GPULAYER_RETURN_IF_ERROR(Call(Method::kGetJob, request, &reply));
+  return reply;
+}
+
+Result<std::string> api::Client::Impl::RunFolder(std::int64_t job, const DownloadOptions& options) {
+  tree::RunFolderRequest request;
+  if (!options.base.empty()) request.base_dir = options.base;
+  request.server_uuid = server_uuid_;
+  request.job = JobId(job);
+  using Naming = tree::RunFolderRequest::Naming;
+  if (!options.to.empty()) {
+    request.naming = Naming::kTo;
+    request.to = options.to;
+  } else if (target_.kind == client::Target::Kind::kLocal) {
+    // The next free number is taken at each call: a second download is to find the first one's.
+    MutexLock lock(mutex_);
+    std::string& folder = local_folders_[job];
+    if (folder.empty()) {
+      request.naming = Naming::kLocal;
+      GPULAYER_ASSIGN_OR_RETURN(folder, tree::MakeRunFolder(request));
+    }
+    return folder;
+  } else if (!target_.login_in_use) {
+    request.naming = Naming::kOtherTarget;
+    request.target = target_.name;
+  }
+  return tree::MakeRunFolder(request);
+}
+
+Result<api::DownloadReport> api::Client::Impl::Download(std::int64_t job,
+                                                        const DownloadOptions& options) {
+  DownloadReport report;
+  std::optional<std::int64_t> from = 0;
+  while (from) {
+    GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, *from));
+    from = page.has_next_task() ? std::optional(page.next_task()) : std::nullopt;
+    for (const v1::TaskInfo& task : page.tasks()) {
+      const v1::OutputResult& outputs = task.outputs();
+      report.left_out_count += outputs.left_out_count();
+      for (const v1::LeftOut& left : outputs.left_out()) {
+        if (report.left_out.size() < limits::kLeftOutShown) {
+          report.left_out.push_back({left.path(), left.size_bytes(), left.reason()});
+        }
+      }
+      if (outputs.tree().empty()) continue;
+      GPULAYER_ASSIGN_OR_RETURN(const Hash hash, Hash::FromBytes(outputs.tree()));
+      if (report.folder.empty()) {
+        GPULAYER_ASSIGN_OR_RETURN(report.folder, RunFolder(job, options));
+      }
+      const client::FetchOptions fetch{report.folder, options_.reconnect_for, interrupt_};
+      GPULAYER_ASSIGN_OR_RETURN(const std::string manifest,
+                                client::FetchBytes(*transport_, hash, fetch));
+      GPULAYER_ASSIGN_OR_RETURN(const Tree tree, wire::ParseTree(manifest));
+      std::vector<Hash> blobs;
+      for (const TreeEntry& entry : tree.entries) {
+        if (entry.type == EntryType::kFile) blobs.push_back(entry.hash);
+      }
+      client::BlobFetcher fetcher(*transport_, std::move(blobs), fetch);
+      const std::string subfolder =
+          page.job().spec().task_count() > 1 ? std::to_string(task.index()) : "";
+      const Status laid = tree::UnpackInto(report.folder, subfolder, tree,
+                                           [&](const Hash& h) { return fetcher.Open(h); });
+      if (!laid.ok()) return laid.Prefixed("outputs of job " + std::to_string(job));
+      report.files += outputs.files();
+      report.bytes += outputs.bytes();
+    }
+  }
+  return report;
+}
+
+}  // namespace gpulayer

@@ -1,0 +1,62 @@
+// The connection behind api::Client: target, transport, and what was learnt of the server.
+#ifndef GPULAYER_CLIENT_CLIENT_IMPL_H_
+#define GPULAYER_CLIENT_CLIENT_IMPL_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "client/local_server.h"
+#include "client/ship.h"
+#include "client/targets.h"
+#include "client/transport.h"
+#include "gpulayer/client.h"
+
+namespace gpulayer {
+
+// Threads: every method from any thread; all but `local_folders_` is constant after construction.
+class api::Client::Impl {
+ public:
+  // `transport` is asked for the server's status once.
+  static Result<std::shared_ptr<Impl>> Make(ClientOptions options, client::Target target,
+                                            std::unique_ptr<client::LocalServer> local,
+                                            std::unique_ptr<client::Transport> transport);
+
+  Result<std::vector<Job>> Submit(const std::shared_ptr<Impl>& self,
+                                  const std::vector<JobSpec>& specs);
+  Status StreamLogs(std::int64_t job, const LogOptions& options,
+                    const std::function<bool(const LogChunk&)>& on_chunk);
+  Result<JobInfo> Watch(std::int64_t job, const std::function<void(const JobInfo&)>& on_change,
+                        std::optional<std::chrono::milliseconds> timeout);
+  Result<DownloadReport> Download(std::int64_t job, const DownloadOptions& options);
+
+  Status Call(client::Method method, const google::protobuf::MessageLite& request,
+              google::protobuf::MessageLite* reply);
+
+  const client::Target& target() const { return target_; }
+
+ private:
+  Impl(ClientOptions options, client::Target target, std::unique_ptr<client::LocalServer> local,
+       std::unique_ptr<client::Transport> transport);
+
+  Result<v1::JobSpec> Ship(const JobSpec& spec, std::map<std::string, client::Shipped>* sources,
+                           std::vector<std::string>* warnings);
+  Result<std::string> RunFolder(std::int64_t job, const DownloadOptions& options);
+  Result<v1::GetJobReply> GetPage(std::int64_t job, std::int64_t from_task);
+  void CancelRequestIds(const v1::SubmitRequest& request);
+
+  const ClientOptions options_;
+  const client::Target target_;
+  const client::InterruptPtr interrupt_;
+  const std::unique_ptr<client::LocalServer> local_;  // outlives the transport
+  const std::unique_ptr<client::Transport> transport_;
+  std::string server_uuid_;
+  Mutex mutex_;
+  std::map<std::int64_t, std::string> local_folders_ GPULAYER_GUARDED_BY(mutex_);  // by job
+};
+
+}  // namespace gpulayer
+
+#endif  // GPULAYER_CLIENT_CLIENT_IMPL_H_

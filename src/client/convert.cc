@@ -1,0 +1,268 @@
+#include "client/convert.h"
+
+#include <sys/stat.h>
+
+#include <chrono>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "model/records.h"
+#include "wire/convert.h"
+#include "wire/version.h"
+
+namespace gpulayer::client {
+namespace {
+
+api::Time ToTime(std::int64_t us) { return api::Time(std::chrono::microseconds(us)); }
+
+template <typename Info, typename Out>
+void Times(const Info& in, Out* out) {
+  out->created = ToTime(in.created_at_us());
+  if (in.has_started_at_us()) out->started = ToTime(in.started_at_us());
+  if (in.has_ended_at_us()) out->ended = ToTime(in.ended_at_us());
+}
+
+api::Outcome ToOutcome(const v1::Outcome& in) {
+  api::Outcome out;
+  if (in.has_exit_code()) out.exit_code = in.exit_code();
+  if (in.has_signal()) out.signal = in.signal();
+  out.cause = static_cast<api::CauseKind>(in.cause().kind());
+  out.cause_text = in.cause().text();
+  return out;
+}
+
+api::ResourceRequest ToRequest(const v1::Requirements& in) {
+  api::ResourceRequest out;
+  out.slots = in.slots();
+  out.memory_bytes = in.memory_bytes();
+  out.accelerator = static_cast<api::Accelerator>(in.accelerator());
+  out.devices = in.devices();
+  out.device_memory_bytes = in.device_memory_bytes();
+  out.device_model = in.device_model();
+  out.labels = wire::LabelsFromProto(in.labels());
+  out.zone = in.zone();
+  out.region = in.region();
+  out.workers.assign(in.workers().begin(), in.workers().end());
+  return out;
+}
+
+api::JobSpec ToSpec(const v1::JobSpec& in) {
+  api::JobSpec out;
+  out.name = in.name();
+  out.command.assign(in.command().begin(), in.command().end());
+  for (const v1::EnvVar& var : in.env()) out.env.emplace_back(var.name(), var.value());
+  out.resources = ToRequest(in.requirements());
+  out.outputs.collect = in.outputs().collect();
+  out.outputs.globs.assign(in.outputs().globs().begin(), in.outputs().globs().end());
+  out.outputs.limit_bytes = in.outputs().limit_bytes();
+  if (in.has_time_limit_ms()) out.time_limit = std::chrono::milliseconds(in.time_limit_ms());
+  out.grace = std::chrono::milliseconds(in.grace_ms());
+  out.wait_for_worker = in.wait_for_worker();
+  out.request_id = in.request_id();
+  return out;
+}
+
+api::MachineResources ToResources(const v1::Resources& in) {
+  api::MachineResources out;
+  out.slots = in.slots();
+  out.memory_bytes = in.memory_bytes();
+  for (const v1::Device& d : in.devices()) {
+    out.devices.push_back(
+        {d.id(), static_cast<api::Accelerator>(d.kind()), d.model(), d.memory_bytes()});
+  }
+  return out;
+}
+
+api::AttemptInfo ToAttempt(const v1::AttemptInfo& in) {
+  api::AttemptInfo out;
+  out.number = in.number();
+  out.id = in.id();
+  out.worker_id = in.worker_id();
+  out.worker = in.worker();
+  out.state = static_cast<api::AttemptState>(in.state());
+  out.slots = in.allocation().slots();
+  out.memory_bytes = in.allocation().memory_bytes();
+  out.devices.assign(in.allocation().device_ids().begin(), in.allocation().device_ids().end());
+  out.outcome = ToOutcome(in.outcome());
+  Times(in, &out);
+  out.log_bytes = in.log_bytes();
+  return out;
+}
+
+api::TaskInfo ToTask(const v1::TaskInfo& in) {
+  api::TaskInfo out;
+  out.index = in.index();
+  out.state = static_cast<api::JobState>(in.state());
+  out.outcome = ToOutcome(in.outcome());
+  for (const v1::AttemptInfo& attempt : in.attempts()) out.attempts.push_back(ToAttempt(attempt));
+  out.has_outputs = !in.outputs().tree().empty();
+  out.output_files = in.outputs().files();
+  out.output_bytes = in.outputs().bytes();
+  for (const v1::LeftOut& left : in.outputs().left_out()) {
+    out.left_out.push_back({left.path(), left.size_bytes(), left.reason()});
+  }
+  out.left_out_count = in.outputs().left_out_count();
+  return out;
+}
+
+}  // namespace
+
+Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
+  v1::JobSpec out;
+  out.set_name(spec.name);
+  if (!spec.shell.empty()) {
+    if (!spec.command.empty()) {
+      return InvalidArgument("job: both a command and a shell line. Give one of them.");
+    }
+    for (const char* word : {"/bin/sh", "-c"}) out.add_command(word);
+    out.add_command(spec.shell);
+  }
+  for (const std::string& arg : spec.command) out.add_command(arg);
+  for (const auto& [name, value] : spec.env) {
+    v1::EnvVar* var = out.add_env();
+    var->set_name(name);
+    var->set_value(value);
+  }
+  v1::Requirements* r = out.mutable_requirements();
+  const api::ResourceRequest& in = spec.resources;
+  const bool wants_device =
+      in.accelerator != api::Accelerator::kNone && in.accelerator != api::Accelerator::kCpu;
+  r->set_slots(in.slots);
+  r->set_memory_bytes(in.memory_bytes);
+  r->set_accelerator(static_cast<std::int32_t>(in.accelerator));
+  r->set_devices(in.devices == 0 && wants_device ? 1 : in.devices);
+  r->set_device_memory_bytes(in.device_memory_bytes);
+  r->set_device_model(in.device_model);
+  wire::LabelsToProto(in.labels, r->mutable_labels());
+  r->set_zone(in.zone);
+  r->set_region(in.region);
+  for (const std::string& worker : in.workers) r->add_workers(worker);
+  v1::OutputRules* outputs = out.mutable_outputs();
+  outputs->set_collect(spec.outputs.collect);
+  for (const std::string& glob : spec.outputs.globs) outputs->add_globs(glob);
+  outputs->set_limit_bytes(spec.outputs.limit_bytes);
+  if (spec.time_limit) out.set_time_limit_ms(spec.time_limit->count());
+  out.set_grace_ms(spec.grace.count());
+  out.set_task_count(1);
+  out.set_wait_for_worker(spec.wait_for_worker);
+  out.set_request_id(spec.request_id.empty() ? RandomHex(16) : spec.request_id);
+  GPULAYER_RETURN_IF_ERROR(wire::FromProto(out).status());
+  return out;
+}
+
+v1::StatusRequest StatusQuestion() {
+  v1::StatusRequest request;
+  *request.mutable_version() = wire::OwnVersion();
+  return request;
+}
+
+api::JobInfo ToInfo(const v1::JobInfo& in) {
+  api::JobInfo out;
+  out.id = in.id();
+  out.user = in.user();
+  out.state = static_cast<api::JobState>(in.state());
+  out.outcome = ToOutcome(in.outcome());
+  out.request = ToSpec(in.spec());
+  out.source_hash = HexEncode(in.spec().source_tree());
+  Times(in, &out);
+  out.task_count = in.spec().task_count();
+  return out;
+}
+
+api::JobInfo ToInfo(const v1::GetJobReply& in) {
+  api::JobInfo out = ToInfo(in.job());
+  for (const v1::TaskInfo& task : in.tasks()) out.tasks.push_back(ToTask(task));
+  if (in.has_next_task()) out.next_task = in.next_task();
+  return out;
+}
+
+api::Explanation ToInfo(const v1::ExplainReply& in) {
+  api::Explanation out;
+  out.job = in.job();
+  out.state = static_cast<api::JobState>(in.state());
+  out.needs = in.needs();
+  if (in.has_waiting_since_us()) out.waiting_since = ToTime(in.waiting_since_us());
+  out.ahead = in.ahead();
+  for (const v1::ExplainReply::Worker& w : in.workers()) {
+    out.workers.push_back({w.worker(),
+                           static_cast<api::Explanation::Kind>(w.kind()),
+                           {w.lacks().begin(), w.lacks().end()}});
+  }
+  out.summary = in.summary();
+  return out;
+}
+
+api::WorkerInfo ToInfo(const v1::ListWorkersReply::Worker& in) {
+  api::WorkerInfo out;
+  out.id = in.id();
+  out.name = in.name();
+  out.zone = in.zone();
+  out.region = in.region();
+  out.labels = wire::LabelsFromProto(in.labels());
+  out.resources = ToResources(in.resources());
+  out.state = static_cast<api::WorkerState>(in.state());
+  out.slots_used = in.slots_used();
+  out.memory_used_bytes = in.memory_used_bytes();
+  out.devices_used.assign(in.devices_used().begin(), in.devices_used().end());
+  out.running = in.running();
+  out.version = in.version();
+  out.first_seen = ToTime(in.first_seen_us());
+  out.last_seen = ToTime(in.last_seen_us());
+  return out;
+}
+
+api::ServerInfo ToInfo(const v1::StatusReply& in) {
+  api::ServerInfo out;
+  out.version = in.version().program();
+  out.uuid = in.server().uuid();
+  out.incarnation = in.server().incarnation();
+  out.role = in.role();
+  out.user = in.user();
+  out.started = ToTime(in.started_at_us());
+  for (int i = 1; i < in.task_counts_size(); ++i) {
+    const auto state = static_cast<api::JobState>(i);
+    if (!api::IsTerminal(state)) out.task_counts[api::ToString(state)] = in.task_counts(i);
+  }
+  out.workers_online = in.workers_online();
+  out.workers_known = in.workers_known();
+  out.slots_total = in.slots_total();
+  out.slots_used = in.slots_used();
+  out.blobs_received = in.blobs_received();
+  out.blob_bytes_received = in.blob_bytes_received();
+  out.addresses.assign(in.addresses().begin(), in.addresses().end());
+  out.data_dir = in.data_dir();
+  return out;
+}
+
+api::TokenInfo ToInfo(const v1::ListTokensReply::Token& in) {
+  api::TokenInfo out;
+  out.id = in.id();
+  out.credential = in.credential();
+  out.role = in.role();
+  out.user = in.user();
+  out.subject = in.subject();
+  out.parent = in.parent();
+  out.created = ToTime(in.created_at_us());
+  if (in.has_expires_at_us()) out.expires = ToTime(in.expires_at_us());
+  if (in.has_revoked_at_us()) out.revoked = ToTime(in.revoked_at_us());
+  return out;
+}
+
+Status CheckFilesHere(const api::JobSpec& spec) {
+  if (spec.no_source || !spec.source_dir.empty()) return OkStatus();
+  for (std::size_t i = 0; i < spec.command.size(); ++i) {
+    const std::string& arg = spec.command[i];
+    // A program without a slash is looked for on the worker's PATH, not here.
+    const bool is_path = i > 0 || arg.find('/') != std::string::npos;
+    struct stat info{};
+    if (arg.empty() || arg[0] == '/' || !is_path || ::stat(arg.c_str(), &info) != 0 ||
+        !S_ISREG(info.st_mode)) {
+      continue;
+    }
+    return FailedPrecondition(Printable(arg) +
+                              " is a file here but nothing is shipped: add `--source .`");
+  }
+  return OkStatus();
+}
+
+}  // namespace gpulayer::client

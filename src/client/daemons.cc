@@ -1,0 +1,239 @@
+#include "client/daemons.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/random.h"
+#include "base/text.h"
+#include "client/paths.h"
+#include "gpulayer/v1/workers.pb.h"
+
+namespace gpulayer::client {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kRecord[] = "daemons.json";
+constexpr milliseconds kPoll{20};
+constexpr seconds kWorkerPatience{7};       // it ends its jobs, 5 s of grace
+constexpr milliseconds kAllPatience{9500};  // `down` ends within 10 s
+
+json ToJson(const std::optional<ProcessId>& process) {
+  if (!process) return nullptr;
+  return {{"pid", process->pid}, {"started", process->started}};
+}
+
+std::optional<ProcessId> ToProcess(const json& j) {
+  if (!j.is_object()) return std::nullopt;
+  ProcessId out;
+  out.pid = j.value("pid", 0);
+  out.started = j.value("started", "");
+  return out;
+}
+
+// Parsed with types checked: nlohmann's value() throws where a type is another.
+bool WellFormed(const json& j) {
+  const auto text = [&](const char* key) { return j.contains(key) && j[key].is_string(); };
+  const auto process = [&](const char* key) {
+    if (!j.contains(key)) return false;
+    const json& p = j[key];
+    return p.is_null() || (p.is_object() && p.contains("pid") && p["pid"].is_number_integer() &&
+                           p.contains("started") && p["started"].is_string());
+  };
+  return j.is_object() && text("kind") && text("listen") && text("address") &&
+         j.contains("worker") && j["worker"].is_boolean() && j.contains("worker_args") &&
+         j["worker_args"].is_array() &&
+         std::all_of(j["worker_args"].begin(), j["worker_args"].end(),
+                     [](const json& a) { return a.is_string(); }) &&
+         process("server_process") && process("worker_process");
+}
+
+void Reap(pid_t pid) {
+  ::waitpid(pid, nullptr, WNOHANG);
+}  // a child of ours, or not: both are well
+
+bool Gone(const ProcessId& process) {
+  Reap(process.pid);
+  return !IsAlive(process);
+}
+
+// gpulayer-exec outlives a worker that was killed, and holds its jobs.
+std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
+  std::vector<pid_t> out;
+  const Result<std::vector<std::string>> names = ListDir("/proc");
+  if (!names.ok()) return out;
+  for (const std::string& name : *names) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const Result<std::string> text = ReadFile("/proc/" + name + "/cmdline");
+    if (!text.ok()) continue;
+    const std::vector<std::string> argv = Split(*text, '\0');
+    if (BaseName(argv[0]) != "gpulayer-exec") continue;
+    for (std::size_t i = 1; i + 1 < argv.size(); ++i) {
+      if (argv[i] == "--data-dir" && argv[i + 1] == worker_dir) out.push_back(std::stoi(name));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
+  const char* kAdvice = " Choose another with --data-dir, or let this account write there.";
+  if (const Status made = MakeDirs(JoinPath(data_dir, "log"), 0700); !made.ok()) {
+    return Status(made.code(), "data directory: " + made.message() + "." + kAdvice);
+  }
+  Result<FileLock> lock = FileLock::Acquire(JoinPath(data_dir, "daemons.lock"));
+  if (!lock.ok() && lock.status().code() == StatusCode::kFailedPrecondition) {
+    return FailedPrecondition(
+        "data directory " + data_dir +
+        ": another `gpulayer up`, `join` or `down` is at work there. Try again when it is done.");
+  }
+  if (!lock.ok()) {
+    return Status(lock.status().code(),
+                  "data directory: " + lock.status().message() + "." + kAdvice);
+  }
+  return DaemonDir(data_dir, *std::move(lock));
+}
+
+Result<std::optional<DaemonRecord>> DaemonDir::Load() const {
+  const std::string path = JoinPath(dir_, kRecord);
+  if (!PathExists(path)) return std::optional<DaemonRecord>();
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const json j = json::parse(text, nullptr, false);
+  if (!WellFormed(j)) {
+    return DataLoss(path +
+                    ": damaged. End the daemons of this directory by hand, then remove the file.");
+  }
+  DaemonRecord out;
+  out.kind = j["kind"] == "join" ? DaemonRecord::Kind::kJoin : DaemonRecord::Kind::kUp;
+  out.listen = j["listen"];
+  out.worker = j["worker"];
+  out.address = j["address"];
+  out.worker_args = j["worker_args"].get<std::vector<std::string>>();
+  out.server_process = ToProcess(j["server_process"]);
+  out.worker_process = ToProcess(j["worker_process"]);
+  return std::optional(out);
+}
+
+Status DaemonDir::Save(const DaemonRecord& record) const {
+  const json j = {{"kind", record.kind == DaemonRecord::Kind::kJoin ? "join" : "up"},
+                  {"listen", record.listen},
+                  {"worker", record.worker},
+                  {"address", record.address},
+                  {"worker_args", record.worker_args},
+                  {"server_process", ToJson(record.server_process)},
+                  {"worker_process", ToJson(record.worker_process)}};
+  return WriteFileAtomic(JoinPath(dir_, kRecord),
+                         j.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+Status DaemonDir::Forget() const { return RemoveTree(JoinPath(dir_, kRecord)); }
+
+std::string DaemonDir::LogPath(const std::string& log) const { return dir_ + "/log/" + log; }
+
+Result<ProcessId> DaemonDir::Start(const std::string& program, const std::vector<std::string>& args,
+                                   const std::string& log) const {
+  SpawnOptions options;
+  GPULAYER_ASSIGN_OR_RETURN(std::string path, FindProgram(program));
+  options.argv = {std::move(path)};
+  options.argv.insert(options.argv.end(), args.begin(), args.end());
+  options.log_file = LogPath(log);
+  options.directory = dir_;
+  GPULAYER_ASSIGN_OR_RETURN(const pid_t pid, Spawn(options));
+  return Identify(pid);
+}
+
+Status DaemonDir::CheckAlive(const ProcessId& process, const std::string& what,
+                             const std::string& log) const {
+  if (!Gone(process)) return OkStatus();
+  std::string why;
+  if (const Result<std::string> text = ReadFile(LogPath(log)); text.ok()) {
+    // Its parting words are a line of its own, apart from the log's.
+    for (const std::string& line : Split(*text, '\n')) {
+      if (const std::size_t at = line.find("gpulayer-"); at == 0) {
+        why = line.substr(line.find(':') == std::string::npos ? 0 : line.find(':') + 2);
+      }
+    }
+  }
+  if (why.empty()) why = "it ended at its start. See " + LogPath(log) + ".";
+  return Unavailable(what + ": " + Printable(why));
+}
+
+void DaemonDir::Pause() { std::this_thread::sleep_for(kPoll); }
+
+std::vector<std::string> DaemonDir::Stop(const DaemonRecord& record) const {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::string> stopped;
+  std::vector<ProcessId> all;
+  const auto wait_gone = [&](const std::vector<ProcessId>& processes, milliseconds patience) {
+    while (!std::all_of(processes.begin(), processes.end(), Gone)) {
+      if (std::chrono::steady_clock::now() - begin >= patience) return false;
+      std::this_thread::sleep_for(kPoll);
+    }
+    return true;
+  };
+  const auto alive = [](const std::optional<ProcessId>& p) { return p && !Gone(*p); };
+
+  // The server stays while the worker tells it how its jobs ended.
+  const bool server = alive(record.server_process);
+  if (alive(record.worker_process)) {
+    stopped.push_back("worker");
+    all.push_back(*record.worker_process);
+    ::kill(record.worker_process->pid, SIGTERM);
+    wait_gone({*record.worker_process}, kWorkerPatience);
+  }
+  // Left over from a worker that died: its jobs would go on with nobody to tell.
+  for (const pid_t pid : FindKeepers(JoinPath(dir_, "worker"))) {
+    all.push_back(Identify(pid));
+    ::kill(pid, SIGTERM);
+  }
+  if (server) {
+    stopped.insert(stopped.begin(), "server");
+    all.push_back(*record.server_process);
+    ::kill(record.server_process->pid, SIGTERM);
+  }
+  if (!wait_gone(all, kAllPatience)) {
+    for (const ProcessId& process : all) {
+      if (!Gone(process)) ::kill(process.pid, SIGKILL);
+    }
+    wait_gone(all, kAllPatience + milliseconds(2000));
+  }
+  return stopped;
+}
+
+bool IsWorkerOnline(Transport& transport, const std::string& worker_id) {
+  v1::ListWorkersReply reply;
+  const CallOptions options{std::chrono::steady_clock::now() + seconds(2), nullptr};
+  if (!transport.Call(Method::kListWorkers, v1::ListWorkersRequest(), &reply, options).ok())
+    return false;
+  for (const v1::ListWorkersReply::Worker& worker : reply.workers()) {
+    if (worker.id() == worker_id && worker.state() == 1) return true;  // model WorkerState::kOnline
+  }
+  return false;
+}
+
+Result<std::string> WorkerIdentity(const std::string& data_dir) {
+  const std::string dir = JoinPath(data_dir, "worker");
+  const std::string path = JoinPath(dir, "worker.json");
+  if (!PathExists(path)) {
+    GPULAYER_RETURN_IF_ERROR(MakeDirs(dir, 0700));
+    const std::string id = RandomHex(16);
+    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(path, json{{"worker_id", id}}.dump(2) + "\n"));
+    return id;
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const json j = json::parse(text, nullptr, false);
+  if (j.is_object() && j.contains("worker_id") && j["worker_id"].is_string()) {
+    return j["worker_id"].get<std::string>();
+  }
+  return DataLoss(path + ": damaged. Restore it, or remove it to become a new worker.");
+}
+
+}  // namespace gpulayer::client

@@ -1,0 +1,92 @@
+// The daemons that `up` or `join` started in a data directory: a record of them in D/daemons.json,
+// and how they are started, found again and stopped.
+#ifndef GPULAYER_CLIENT_DAEMONS_H_
+#define GPULAYER_CLIENT_DAEMONS_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fs.h"
+#include "base/status.h"
+#include "client/grpc_transport.h"
+#include "client/spawn.h"
+
+namespace gpulayer::client {
+
+struct DaemonRecord {
+  enum class Kind { kUp, kJoin } kind = Kind::kUp;
+  std::string listen;   // kUp
+  bool worker = true;   // kUp: with a worker
+  std::string address;  // kJoin: of the server
+  // Of the worker's command line; none are secret.
+  std::vector<std::string> worker_args;
+  std::optional<ProcessId> server_process;
+  std::optional<ProcessId> worker_process;
+};
+
+// Threads:   one; Lock() keeps other processes out.
+// Blocking:  as each says.
+class DaemonDir {
+ public:
+  // Makes the folder (0700) if there is none. FAILED_PRECONDITION: another `up`, `join` or `down`
+  // is at work.
+  static Result<DaemonDir> Lock(const std::string& data_dir);
+
+  const std::string& path() const { return dir_; }
+  Result<std::optional<DaemonRecord>> Load() const;
+  Status Save(const DaemonRecord& record) const;
+  Status Forget() const;
+
+  // Starts the program and returns at once. Its own words go to D/log/<log>.
+  Result<ProcessId> Start(const std::string& program, const std::vector<std::string>& args,
+                          const std::string& log) const;
+  // Waits until `ready` says so (null: not yet). UNAVAILABLE with the daemon's last words if it
+  // ended instead; DEADLINE_EXCEEDED.
+  template <typename Ready>
+  Status WaitUntil(const ProcessId& process, const std::string& what, const std::string& log,
+                   const Ready& ready) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(25);
+    for (;;) {
+      if (ready()) return OkStatus();
+      GPULAYER_RETURN_IF_ERROR(CheckAlive(process, what, log));
+      if (std::chrono::steady_clock::now() >= end) {
+        return DeadlineExceeded(what + ": it does not answer within 25s. See " + LogPath(log) +
+                                ".");
+      }
+      Pause();
+    }
+  }
+
+  // SIGTERM to the worker, then to the server, SIGKILL to what is left: all gone within 10 s, the
+  // worker's jobs too. Returns the names of what was alive.
+  std::vector<std::string> Stop(const DaemonRecord& record) const;
+
+ private:
+  explicit DaemonDir(std::string dir, FileLock lock)
+      : dir_(std::move(dir)), lock_(std::move(lock)) {}
+  std::string LogPath(const std::string& log) const;
+  Status CheckAlive(const ProcessId& process, const std::string& what,
+                    const std::string& log) const;
+  static void Pause();
+
+  std::string dir_;
+  FileLock lock_;
+};
+
+inline constexpr char kServerLog[] = "server.log";
+inline constexpr char kWorkerLog[] = "worker.log";
+
+// Waits until the server at the endpoint lists the worker as online.
+bool IsWorkerOnline(Transport& transport, const std::string& worker_id);
+// Of D/worker/worker.json; drawn and written if there is none yet, as the worker itself would.
+Result<std::string> WorkerIdentity(const std::string& data_dir);
+
+}  // namespace gpulayer::client
+
+#endif  // GPULAYER_CLIENT_DAEMONS_H_

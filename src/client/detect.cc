@@ -1,0 +1,68 @@
+// DetectResources: asks the worker's own program, which has the probes.
+#include <sys/wait.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "client/paths.h"
+#include "client/spawn.h"
+#include "gpulayer/host.h"
+
+namespace gpulayer {
+namespace {
+
+using nlohmann::json;
+
+std::int64_t Number(const json& j, const char* key) {
+  return j.contains(key) && j[key].is_number_integer() ? j[key].get<std::int64_t>() : 0;
+}
+std::string Text(const json& j, const char* key) {
+  return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : "";
+}
+
+api::Accelerator KindOf(const std::string& name) {
+  for (const api::Accelerator kind :
+       {api::Accelerator::kCuda, api::Accelerator::kRocm, api::Accelerator::kMetal}) {
+    if (name == api::ToString(kind)) return kind;
+  }
+  return api::Accelerator::kNone;
+}
+
+}  // namespace
+
+Result<api::MachineResources> api::DetectResources() {
+  client::SpawnOptions spawn;
+  GPULAYER_ASSIGN_OR_RETURN(std::string program, client::FindProgram("gpulayer-worker"));
+  spawn.argv = {std::move(program), "--print-resources"};
+  GPULAYER_ASSIGN_OR_RETURN(client::Pipe pipe, client::MakePipe());
+  spawn.stdout_fd = pipe.write_end.get();
+  GPULAYER_ASSIGN_OR_RETURN(const pid_t pid, client::Spawn(spawn));
+  pipe.write_end.Reset();
+  std::string text;
+  char buffer[4096];
+  for (;;) {
+    GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,
+                              ReadSome(pipe.read_end.get(), buffer, sizeof buffer));
+    if (n == 0) break;
+    text.append(buffer, n);
+  }
+  ::waitpid(pid, nullptr, 0);
+  const json j = json::parse(text, nullptr, false);
+  if (!j.is_object())
+    return Unavailable(
+        "detect resources: gpulayer-worker could not tell. Run it by hand to see why.");
+  MachineResources out;
+  out.slots = static_cast<std::int32_t>(Number(j, "slots"));
+  out.memory_bytes = Number(j, "memory_bytes");
+  if (j.contains("devices") && j["devices"].is_array()) {
+    for (const json& d : j["devices"]) {
+      if (!d.is_object()) continue;
+      out.devices.push_back(
+          {Text(d, "id"), KindOf(Text(d, "kind")), Text(d, "model"), Number(d, "memory_bytes")});
+    }
+  }
+  return out;
+}
+
+}  // namespace gpulayer

@@ -1,0 +1,140 @@
+#include "client/fetch.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "model/limits.h"
+
+namespace gpulayer::client {
+namespace {
+
+// A small blob stays in memory; thousands of them would otherwise be thousands of files made and
+// forgotten.
+constexpr std::int64_t kInMemory = 1 << 20;
+
+Result<UniqueFd> Spool(const std::string& dir, std::int64_t size) {
+  if (size <= kInMemory) {
+    UniqueFd fd(::memfd_create("gpulayer-blob", MFD_CLOEXEC));
+    if (fd.valid()) return fd;
+  }
+  UniqueFd fd(::open(dir.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (fd.valid()) return fd;
+  // Not every file system has unnamed files.
+  std::string path = dir + "/.gpulayer-blob-XXXXXX";
+  fd = UniqueFd(::mkostemp(path.data(), O_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus("write " + path, errno);
+  ::unlink(path.c_str());
+  return fd;
+}
+
+Result<UniqueFd> Again(const UniqueFd& fd) {
+  UniqueFd copy(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (!copy.valid()) return ErrnoStatus("keep a blob open", errno);
+  return copy;
+}
+
+}  // namespace
+
+BlobFetcher::BlobFetcher(Transport& transport, std::vector<Hash> hashes, FetchOptions options)
+    : transport_(transport),
+      hashes_([&] {
+        std::vector<Hash> unique;
+        std::map<Hash, bool> seen;
+        for (const Hash& hash : hashes) {
+          if (!std::exchange(seen[hash], true)) unique.push_back(hash);
+        }
+        return unique;
+      }()),
+      options_(std::move(options)) {
+  for (const Hash& hash : hashes) ++wanted_[hash];
+}
+
+Result<UniqueFd> BlobFetcher::Open(const Hash& hash) {
+  for (;;) {
+    if (const auto found = kept_.find(hash); found != kept_.end()) {
+      if (--wanted_[hash] > 0) return Again(found->second);
+      UniqueFd fd = std::move(found->second);
+      kept_.erase(found);
+      return fd;
+    }
+    if (next_ == hashes_.size()) return Internal("a blob was asked for that is not in the tree");
+    const Hash coming = hashes_[next_];
+    GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, Next());
+    kept_.emplace(coming, std::move(fd));
+  }
+}
+
+Result<UniqueFd> BlobFetcher::Next() {
+  RetryPolicy policy(Clock::System(), options_.reconnect_for);
+  const Sleeper sleep = InterruptibleSleeper(options_.interrupt);
+  for (;;) {
+    Result<UniqueFd> fd = Receive(hashes_[next_]);
+    if (fd.ok()) {
+      ++next_;
+      return fd;
+    }
+    stream_.reset();
+    if (!policy.Allows(fd.status())) return fd.status();
+    GPULAYER_RETURN_IF_ERROR(sleep(policy.NextDelay()));
+  }
+}
+
+Status BlobFetcher::TakeChunk() {
+  GPULAYER_ASSIGN_OR_RETURN(std::optional<v1::DownloadChunk> chunk, stream_->Read());
+  if (!chunk) return DataLoss("download: the server ended before the last blob");
+  chunk_ = *std::move(chunk);
+  part_ = 0;
+  return OkStatus();
+}
+
+Result<UniqueFd> BlobFetcher::Receive(const Hash& hash) {
+  if (!stream_ || next_ == stream_end_) {
+    v1::DownloadRequest request;
+    stream_end_ = std::min(hashes_.size(), next_ + limits::kMaxHashesPerCall);
+    for (std::size_t i = next_; i < stream_end_; ++i) {
+      request.add_hashes(std::string(hashes_[i].bytes()));
+    }
+    stream_ = transport_.Download(request, options_.interrupt);
+    chunk_.Clear();
+    part_ = 0;
+  }
+  Hasher hasher;
+  UniqueFd fd;
+  std::int64_t size = 0;
+  std::int64_t received = 0;
+  while (!fd.valid() || received < size) {
+    while (part_ >= chunk_.parts_size()) GPULAYER_RETURN_IF_ERROR(TakeChunk());
+    const v1::BlobPart& part = chunk_.parts(part_++);
+    if (!fd.valid()) {
+      if (part.hash() != hash.bytes()) return DataLoss("download: blobs come in another order");
+      size = part.size();
+      GPULAYER_ASSIGN_OR_RETURN(fd, Spool(options_.spool_dir, size));
+    }
+    hasher.Update(part.data());
+    GPULAYER_RETURN_IF_ERROR(WriteAll(fd.get(), part.data()));
+    received += static_cast<std::int64_t>(part.data().size());
+  }
+  if (received != size || hasher.Finish() != hash) {
+    return DataLoss("download: blob " + hash.hex() + " came damaged");
+  }
+  return fd;
+}
+
+Result<std::string> FetchBytes(Transport& transport, const Hash& hash,
+                               const FetchOptions& options) {
+  BlobFetcher fetcher(transport, {hash}, options);
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, fetcher.Open(hash));
+  if (::lseek(fd.get(), 0, SEEK_SET) < 0) return ErrnoStatus("read a blob", errno);
+  std::string out;
+  char buffer[64 * 1024];
+  for (;;) {
+    GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, ReadSome(fd.get(), buffer, sizeof buffer));
+    if (n == 0) return out;
+    out.append(buffer, n);
+  }
+}
+
+}  // namespace gpulayer::client

@@ -1,0 +1,88 @@
+// Login, logout and the list of targets.
+#include "client/handshake.h"
+#include "client/paths.h"
+#include "client/targets.h"
+#include "client/tls_probe.h"
+#include "client/token.h"
+#include "gpulayer/host.h"
+#include "gpulayer/v1/admin.pb.h"
+
+namespace gpulayer {
+namespace {
+
+using client::LoginStore;
+
+api::TargetInfo ToInfo(const client::Login& login, bool in_use) {
+  return {login.name, login.address, login.user, login.role, login.server_uuid, in_use};
+}
+
+Result<LoginStore> OpenStore(const std::string& config_dir) {
+  GPULAYER_ASSIGN_OR_RETURN(const std::string dir, client::ConfigDir(config_dir));
+  return LoginStore(dir);
+}
+
+}  // namespace
+
+Result<api::TargetInfo> api::Login(const LoginOptions& options) {
+  GPULAYER_ASSIGN_OR_RETURN(LoginStore store, OpenStore(options.config_dir));
+  client::Login login;
+  login.name = options.name;
+  if (login.name.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(const client::HostPort address,
+                              client::ParseAddress(options.address));
+    login.name = address.host;
+    // An IPv6 address is no file name.
+    for (char& c : login.name) c = c == ':' ? '-' : c;
+  }
+  GPULAYER_RETURN_IF_ERROR(client::CheckLoginName(login.name));
+  GPULAYER_ASSIGN_OR_RETURN(
+      const client::Introduction met,
+      client::Introduce(options.address, options.token, "client", client::HostName()));
+  login.address = met.address;
+  login.ca_pem = met.ca_pem;
+  login.credential = met.credential;
+  login.user = met.user;
+  login.role = met.role;
+  login.server_uuid = met.server_uuid;
+  GPULAYER_RETURN_IF_ERROR(store.Put(login));
+  GPULAYER_RETURN_IF_ERROR(store.Use(login.name));
+  return ToInfo(login, true);
+}
+
+Result<std::string> api::Logout(const std::string& name, const std::string& config_dir) {
+  GPULAYER_ASSIGN_OR_RETURN(LoginStore store, OpenStore(config_dir));
+  std::string which = name;
+  if (which.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, store.InUse());
+    if (!in_use) return NotFound("logout: no login is in use. See `gpulayer target list`.");
+    which = *in_use;
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const client::Login login, store.Get(which));
+  const auto transport =
+      client::MakeGrpcTransport({"", login.address, login.ca_pem, login.credential});
+  v1::RevokeTokenRequest request;
+  request.set_id(client::CredentialId(login.credential));
+  v1::RevokeTokenReply reply;
+  IgnoreError(
+      transport->Call(client::Method::kRevokeToken, request, &reply,
+                      {std::chrono::steady_clock::now() + std::chrono::seconds(5), nullptr}),
+      "the login is forgotten here whatever the server says; an admin can revoke it there");
+  GPULAYER_RETURN_IF_ERROR(store.Remove(which));
+  return which;
+}
+
+Result<std::vector<api::TargetInfo>> api::ListTargets(const std::string& config_dir) {
+  GPULAYER_ASSIGN_OR_RETURN(const LoginStore store, OpenStore(config_dir));
+  GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, store.InUse());
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<client::Login> logins, store.List());
+  std::vector<TargetInfo> out;
+  for (const client::Login& login : logins) out.push_back(ToInfo(login, in_use == login.name));
+  return out;
+}
+
+Status api::UseTarget(const std::string& name, const std::string& config_dir) {
+  GPULAYER_ASSIGN_OR_RETURN(LoginStore store, OpenStore(config_dir));
+  return store.Use(name);
+}
+
+}  // namespace gpulayer

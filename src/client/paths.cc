@@ -1,0 +1,115 @@
+#include "client/paths.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/fs.h"
+#include "base/text.h"
+
+namespace gpulayer::client {
+namespace {
+
+std::string Env(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Result<std::string> Absolute(const std::string& path) {
+  if (!path.empty() && path[0] == '/') return path;
+  char buffer[4096];
+  if (::getcwd(buffer, sizeof buffer) == nullptr) return ErrnoStatus("current directory", errno);
+  return JoinPath(buffer, path);
+}
+
+// An XDG variable counts only if it is absolute (so says its specification).
+std::string XdgDir(const char* variable, const char* below_home) {
+  const std::string value = Env(variable);
+  if (!value.empty() && value[0] == '/') return JoinPath(value, "gpulayer");
+  const std::string home = Env("HOME");
+  return home.empty() ? "" : JoinPath(JoinPath(home, below_home), "gpulayer");
+}
+
+std::string OwnProgram() {
+  char buffer[4096];
+  const ssize_t n = ::readlink("/proc/self/exe", buffer, sizeof buffer);
+  return n > 0 ? std::string(buffer, static_cast<std::size_t>(n)) : "";
+}
+
+std::string OwnLibrary() {
+  Dl_info info;
+  if (::dladdr(reinterpret_cast<const void*>(&OwnLibrary), &info) == 0 || info.dli_fname == nullptr)
+    return "";
+  char* real = ::realpath(info.dli_fname, nullptr);
+  std::string path = real == nullptr ? "" : real;
+  std::free(real);
+  return path;
+}
+
+}  // namespace
+
+Result<std::string> DataDir(const std::string& given) {
+  if (!given.empty()) return Absolute(given);
+  if (const std::string env = Env("GPULAYER_DATA_DIR"); !env.empty()) return Absolute(env);
+  if (::geteuid() == 0) return std::string("/var/lib/gpulayer");
+  const std::string dir = XdgDir("XDG_STATE_HOME", ".local/state");
+  if (dir.empty()) {
+    return FailedPrecondition("data directory: HOME is not set. Set it, or use --data-dir.");
+  }
+  return dir;
+}
+
+Result<std::string> ConfigDir(const std::string& given) {
+  if (!given.empty()) return Absolute(given);
+  if (const std::string env = Env("GPULAYER_CONFIG_DIR"); !env.empty()) return Absolute(env);
+  const std::string dir = XdgDir("XDG_CONFIG_HOME", ".config");
+  if (dir.empty()) {
+    return FailedPrecondition(
+        "configuration directory: HOME is not set. Set it, or GPULAYER_CONFIG_DIR.");
+  }
+  return dir;
+}
+
+std::string CacheDir() { return XdgDir("XDG_CACHE_HOME", ".cache"); }
+
+std::string ServerSocket(const std::string& data_dir) {
+  if (Result<std::string> text = ReadFile(JoinPath(data_dir, "server/endpoint.json")); text.ok()) {
+    const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
+    if (json.is_object() && json.contains("socket") && json["socket"].is_string()) {
+      return json["socket"].get<std::string>();
+    }
+  }
+  std::string path = JoinPath(data_dir, "server.sock");
+  return PathExists(path) ? path : "";
+}
+
+Result<std::string> FindProgram(const std::string& name) {
+  std::vector<std::string> dirs;
+  if (const std::string dir = Env("GPULAYER_BINDIR"); !dir.empty()) dirs.push_back(dir);
+  for (const std::string& own : {OwnProgram(), OwnLibrary()}) {
+    if (own.empty()) continue;
+    const std::string dir = DirName(own);
+    dirs.push_back(dir);
+    dirs.push_back(JoinPath(dir, "../libexec/gpulayer"));
+    dirs.push_back(JoinPath(dir, "../bin"));
+  }
+  for (const std::string& dir : Split(Env("PATH"), ':')) {
+    if (!dir.empty()) dirs.push_back(dir);
+  }
+  for (const std::string& dir : dirs) {
+    std::string path = JoinPath(dir, name);
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return NotFound("program " + name +
+                  ": not beside this program and not on PATH. Install it, or set GPULAYER_BINDIR.");
+}
+
+std::string HostName() {
+  char buffer[256] = {};
+  return ::gethostname(buffer, sizeof buffer - 1) == 0 ? buffer : "localhost";
+}
+
+}  // namespace gpulayer::client

@@ -1,0 +1,245 @@
+#include "client/ship.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "model/limits.h"
+#include "tree/scan.h"
+#include "wire/tree.h"
+
+namespace gpulayer::client {
+namespace {
+
+constexpr int kTries = 4;  // of a source whose files change under our hands
+
+// A blob of a file, or the manifest, which lies in memory.
+struct Source {
+  std::int64_t size = 0;
+  std::string path;
+  const std::string* memory = nullptr;
+};
+using Sources = std::unordered_map<std::string, Source>;  // by the hash's bytes
+
+// Gathers parts until a chunk is worth a message.
+class Chunker {
+ public:
+  explicit Chunker(UploadStream& stream) : stream_(stream) {}
+
+  // Status of the sender's own side; a broken stream shows in Finish().
+  Status Send(const std::string& hash, const Source& source) {
+    if (source.memory != nullptr) {
+      SendBytes(hash, source.size, *source.memory);
+      return OkStatus();
+    }
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(source.path, O_RDONLY | O_NOFOLLOW));
+    std::int64_t left = source.size;
+    bool first = true;
+    std::string buffer;
+    do {
+      buffer.resize(static_cast<std::size_t>(
+          std::min<std::int64_t>(left, static_cast<std::int64_t>(limits::kChunkBytes))));
+      std::size_t filled = 0;
+      while (filled < buffer.size()) {
+        GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, ReadSome(fd.get(), buffer.data() + filled,
+                                                                buffer.size() - filled));
+        if (n == 0) return Aborted(source.path);  // it shrank since it was hashed
+        filled += n;
+      }
+      left -= static_cast<std::int64_t>(filled);
+      Part(hash, first ? source.size : -1, std::move(buffer));
+      buffer = std::string();
+      first = false;
+    } while (left > 0 && !broken_);
+    return OkStatus();
+  }
+
+  void Flush() {
+    if (chunk_.parts_size() > 0 && !broken_) broken_ = !stream_.Write(chunk_);
+    chunk_.Clear();
+    size_ = 0;
+  }
+  bool broken() const { return broken_; }
+
+ private:
+  static Status Aborted(const std::string& path) {
+    return {StatusCode::kAborted, "ship " + Printable(path) + ": it changed while it was read"};
+  }
+
+  void SendBytes(const std::string& hash, std::int64_t size, const std::string& bytes) {
+    std::size_t at = 0;
+    do {
+      Part(hash, at == 0 ? size : -1, bytes.substr(at, limits::kChunkBytes));
+      at += limits::kChunkBytes;
+    } while (at < bytes.size() && !broken_);
+  }
+
+  void Part(const std::string& hash, std::int64_t size_if_first, std::string data) {
+    v1::BlobPart* part = chunk_.add_parts();
+    if (size_if_first >= 0) {
+      part->set_hash(hash);
+      part->set_size(size_if_first);
+    }
+    size_ += data.size() + 64;
+    part->set_data(std::move(data));
+    if (size_ >= limits::kChunkBytes) Flush();
+  }
+
+  UploadStream& stream_;
+  v1::UploadChunk chunk_;
+  std::size_t size_ = 0;
+  bool broken_ = false;
+};
+
+CallOptions Call(const ShipOptions& options) {
+  return {std::chrono::steady_clock::now() +
+              std::chrono::duration_cast<std::chrono::steady_clock::duration>(options.call_timeout),
+          options.interrupt};
+}
+
+Result<std::vector<std::string>> AskMissing(Transport& transport,
+                                            const std::vector<std::string>& hashes,
+                                            const ShipOptions& options) {
+  std::vector<std::string> missing;
+  for (std::size_t at = 0; at < hashes.size(); at += limits::kMaxHashesPerCall) {
+    v1::MissingRequest request;
+    const std::size_t end = std::min(hashes.size(), at + limits::kMaxHashesPerCall);
+    for (std::size_t i = at; i < end; ++i) request.add_hashes(hashes[i]);
+    v1::MissingReply reply;
+    GPULAYER_RETURN_IF_ERROR(transport.Call(Method::kMissing, request, &reply, Call(options)));
+    missing.insert(missing.end(), reply.hashes().begin(), reply.hashes().end());
+  }
+  return missing;
+}
+
+Status Send(Transport& transport, const std::vector<std::string>& hashes, const Sources& sources,
+            const ShipOptions& options) {
+  const std::unique_ptr<UploadStream> stream = transport.Upload(options.interrupt);
+  Chunker chunker(*stream);
+  for (const std::string& hash : hashes) {
+    const auto found = sources.find(hash);
+    if (found == sources.end())
+      return Internal("the server asks for a blob that it was not told of");
+    GPULAYER_RETURN_IF_ERROR(chunker.Send(hash, found->second));
+    if (chunker.broken()) break;
+  }
+  chunker.Flush();
+  return stream->Finish().status();
+}
+
+// Asks what is missing and sends it. A connection lost on the way costs the blobs that were not
+// stored yet: the next round asks anew.
+Status SendMissing(Transport& transport, const Sources& sources, const ShipOptions& options,
+                   std::int64_t* sent) {
+  std::vector<std::string> hashes;
+  hashes.reserve(sources.size());
+  for (const auto& [hash, source] : sources) hashes.push_back(hash);
+  // Files in the order of their folders, as they lie on the disk; the manifest last, since a server
+  // that has it may take the tree for whole.
+  std::sort(hashes.begin(), hashes.end(), [&](const std::string& a, const std::string& b) {
+    const Source& left = sources.at(a);
+    const Source& right = sources.at(b);
+    return std::pair(left.memory != nullptr, left.path) <
+           std::pair(right.memory != nullptr, right.path);
+  });
+  Status status;
+  for (int round = 0; round < kTries; ++round) {
+    GPULAYER_ASSIGN_OR_RETURN(std::vector<std::string> missing,
+                              AskMissing(transport, hashes, options));
+    if (missing.empty()) return OkStatus();
+    *sent += static_cast<std::int64_t>(missing.size());
+    status = Send(transport, missing, sources, options);
+    if (status.code() != StatusCode::kUnavailable) return status;
+  }
+  return status;
+}
+
+Result<Shipped> ShipOnce(Transport& transport, const std::string& dir, const ShipOptions& options) {
+  tree::ScanOptions scan;
+  scan.limit_bytes = options.limits.bytes;
+  scan.limit_files = options.limits.files;
+  GPULAYER_ASSIGN_OR_RETURN(const tree::Listing listing, tree::Scan(dir, scan));
+  GPULAYER_RETURN_IF_ERROR(tree::CheckLimit(listing, scan));
+  tree::HashOptions hashing;
+  hashing.cache_dir = options.cache_dir;
+  GPULAYER_ASSIGN_OR_RETURN(const tree::HashedTree hashed, tree::HashFiles(listing, hashing));
+  if (Thrown(options.interrupt)) return Cancelled("ship source: interrupted");
+
+  Shipped out;
+  const std::string manifest = wire::SerializeTree(hashed.tree);
+  out.tree = Hash::Of(manifest);
+  for (const tree::Warning& warning : listing.warnings) {
+    out.warnings.push_back(tree::ToString(warning));
+  }
+  for (const tree::Warning& warning : hashed.warnings) {
+    out.warnings.push_back(tree::ToString(warning));
+  }
+  if (listing.more_warnings > 0) {
+    out.warnings.push_back("left out " + std::to_string(listing.more_warnings) + " more");
+  }
+
+  v1::MissingRequest request;
+  request.set_tree(std::string(out.tree.bytes()));
+  v1::MissingReply reply;
+  GPULAYER_RETURN_IF_ERROR(transport.Call(Method::kMissing, request, &reply, Call(options)));
+  if (reply.tree_complete()) return out;
+
+  Sources sources;
+  for (const tree::BlobFile& blob : hashed.blobs) {
+    sources[std::string(blob.hash.bytes())] = {blob.size, blob.path, nullptr};
+  }
+  sources[std::string(out.tree.bytes())] = {static_cast<std::int64_t>(manifest.size()), "",
+                                            &manifest};
+  GPULAYER_RETURN_IF_ERROR(SendMissing(transport, sources, options, &out.blobs_sent));
+  return out;
+}
+
+}  // namespace
+
+Result<Shipped> ShipSource(Transport& transport, const std::string& dir,
+                           const ShipOptions& options) {
+  Result<Shipped> shipped = Status(StatusCode::kAborted, "");
+  for (int i = 0; i < kTries; ++i) {
+    shipped = ShipOnce(transport, dir, options);
+    const StatusCode code = shipped.status().code();
+    // DATA_LOSS: content that differs from its name has changed since it was hashed.
+    if (code != StatusCode::kDataLoss && code != StatusCode::kAborted) return shipped;
+  }
+  return Status(StatusCode::kAborted,
+                "ship source " + Printable(dir) + ": its files change while they are read (" +
+                    shipped.status().message() + "). Submit when they are at rest.");
+}
+
+Result<Shipped> ShipFile(Transport& transport, const std::string& path,
+                         const ShipOptions& options) {
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY | O_NONBLOCK));
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) return ErrnoStatus("stat " + path, errno);
+  if (!S_ISREG(info.st_mode)) {
+    return FailedPrecondition("standard input " + Printable(path) +
+                              ": not a regular file. Write it into one first.");
+  }
+  Hasher hasher;
+  std::string buffer(limits::kChunkBytes, '\0');
+  std::int64_t size = 0;
+  for (;;) {
+    GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,
+                              ReadSome(fd.get(), buffer.data(), buffer.size()));
+    if (n == 0) break;
+    hasher.Update({buffer.data(), n});
+    size += static_cast<std::int64_t>(n);
+  }
+  Shipped out;
+  out.tree = hasher.Finish();
+  Sources sources;
+  sources[std::string(out.tree.bytes())] = {size, path, nullptr};
+  const Status sent = SendMissing(transport, sources, options, &out.blobs_sent);
+  if (!sent.ok()) return sent.Prefixed("standard input " + Printable(path));
+  return out;
+}
+
+}  // namespace gpulayer::client

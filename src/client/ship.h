@@ -1,0 +1,46 @@
+// Brings files to the server: only those that it lacks, in one stream.
+#ifndef GPULAYER_CLIENT_SHIP_H_
+#define GPULAYER_CLIENT_SHIP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/status.h"
+#include "client/transport.h"
+#include "tree/hash_files.h"
+
+namespace gpulayer::client {
+
+struct SourceLimits {
+  std::int64_t bytes = 0;
+  std::int64_t files = 0;
+};
+
+struct ShipOptions {
+  SourceLimits limits;
+  std::string cache_dir;  // of hashes; empty: none
+  Duration call_timeout{};
+  InterruptPtr interrupt;
+};
+
+struct Shipped {
+  Hash tree;  // or the file's content
+  std::vector<std::string> warnings;
+  std::int64_t blobs_sent = 0;
+};
+
+// Lists, hashes and sends `dir`. What changes meanwhile is read again, a few times.
+// Blocking: reads what is not in the cache; as long as bytes move.
+// Errors:   RESOURCE_EXHAUSTED: over the limit, before anything is read or sent. NOT_FOUND,
+//           FAILED_PRECONDITION: no such folder. ABORTED: files change too fast.
+Result<Shipped> ShipSource(Transport& transport, const std::string& dir,
+                           const ShipOptions& options);
+
+// One file, as the standard input of a job.
+Result<Shipped> ShipFile(Transport& transport, const std::string& path, const ShipOptions& options);
+
+}  // namespace gpulayer::client
+
+#endif  // GPULAYER_CLIENT_SHIP_H_

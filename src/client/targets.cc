@@ -1,0 +1,164 @@
+#include "client/targets.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "client/paths.h"
+
+namespace gpulayer::client {
+namespace {
+
+using nlohmann::json;
+constexpr char kSuffix[] = ".json";
+constexpr char kInUse[] = "in_use";
+
+std::string Field(const json& j, const char* name) {
+  const auto found = j.find(name);
+  return found != j.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+Status NoSuchLogin(const std::string& name) {
+  return NotFound("target \"" + Printable(name) +
+                  "\": no login of that name. See `gpulayer target list`.");
+}
+
+Target FromLogin(const Login& login, bool in_use) {
+  Target out;
+  out.kind = Target::Kind::kLogin;
+  out.name = login.name;
+  out.login_in_use = in_use;
+  out.endpoint = {"", login.address, login.ca_pem, login.credential};
+  return out;
+}
+
+}  // namespace
+
+Status CheckLoginName(const std::string& name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '-';
+  });
+  if (name.empty() || name.size() > 100 || name[0] == '.' || name[0] == '-' || !plain) {
+    return InvalidArgument("login name \"" + Printable(name) +
+                           "\": use letters, digits, dots, dashes and underscores.");
+  }
+  if (name == "local" || name == "remote") {
+    return InvalidArgument("login name \"" + name + "\": it has a meaning of its own. Use --name.");
+  }
+  return OkStatus();
+}
+
+std::string LoginStore::PathOf(const std::string& name) const {
+  return JoinPath(dir_, name + kSuffix);
+}
+
+Status LoginStore::Put(const Login& login) {
+  GPULAYER_RETURN_IF_ERROR(CheckLoginName(login.name));
+  GPULAYER_RETURN_IF_ERROR(MakeDirs(dir_, 0700));
+  const json j = {
+      {"address", login.address}, {"ca_pem", login.ca_pem}, {"credential", login.credential},
+      {"user", login.user},       {"role", login.role},     {"server_uuid", login.server_uuid}};
+  return WriteFileAtomic(PathOf(login.name),
+                         j.dump(2, ' ', false, json::error_handler_t::replace) + "\n", 0600);
+}
+
+Result<Login> LoginStore::Get(const std::string& name) const {
+  if (!CheckLoginName(name).ok()) return NoSuchLogin(name);
+  const std::string path = PathOf(name);
+  if (!PathExists(path)) return NoSuchLogin(name);
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const json j = json::parse(text, nullptr, false);
+  Login out;
+  if (j.is_object()) {
+    out = {name,
+           Field(j, "address"),
+           Field(j, "ca_pem"),
+           Field(j, "credential"),
+           Field(j, "user"),
+           Field(j, "role"),
+           Field(j, "server_uuid")};
+  }
+  if (out.address.empty() || out.ca_pem.empty() || out.credential.empty()) {
+    return DataLoss("target " + name + ": " + path + " is damaged. Log in again.");
+  }
+  return out;
+}
+
+Status LoginStore::Remove(const std::string& name) {
+  GPULAYER_RETURN_IF_ERROR(CheckLoginName(name));
+  if (!PathExists(PathOf(name))) return NoSuchLogin(name);
+  GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, InUse());
+  if (in_use == name) GPULAYER_RETURN_IF_ERROR(RemoveTree(JoinPath(dir_, kInUse)));
+  return RemoveTree(PathOf(name));
+}
+
+Result<std::vector<Login>> LoginStore::List() const {
+  std::vector<Login> out;
+  if (!PathExists(dir_)) return out;
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(dir_));
+  for (const std::string& file : names) {
+    const std::size_t suffix = sizeof kSuffix - 1;
+    if (file.size() <= suffix || file.substr(file.size() - suffix) != kSuffix) continue;
+    const std::string name = file.substr(0, file.size() - suffix);
+    if (!CheckLoginName(name).ok()) continue;  // not ours
+    GPULAYER_ASSIGN_OR_RETURN(Login login, Get(name));
+    out.push_back(std::move(login));
+  }
+  return out;
+}
+
+Result<std::optional<std::string>> LoginStore::InUse() const {
+  const std::string path = JoinPath(dir_, kInUse);
+  if (!PathExists(path)) return std::optional<std::string>();
+  GPULAYER_ASSIGN_OR_RETURN(std::string name, ReadFile(path));
+  while (!name.empty() && name.back() == '\n') name.pop_back();
+  if (name.empty() || !PathExists(PathOf(name))) return std::optional<std::string>();
+  return std::optional<std::string>(name);
+}
+
+Status LoginStore::Use(const std::string& name) {
+  GPULAYER_RETURN_IF_ERROR(Get(name).status());
+  return WriteFileAtomic(JoinPath(dir_, kInUse), name + "\n", 0600);
+}
+
+Result<Target> ResolveTarget(const TargetRequest& request) {
+  std::string wanted = request.target;
+  if (wanted.empty()) {
+    const char* env = std::getenv("GPULAYER_TARGET");
+    if (env != nullptr) wanted = env;
+  }
+  if (wanted == "local") {
+    Target out;
+    out.kind = Target::Kind::kLocal;
+    out.name = wanted;
+    return out;
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const std::string config_dir, ConfigDir(request.config_dir));
+  const LoginStore logins(config_dir);
+  GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, logins.InUse());
+  if (wanted == "remote" && !in_use) {
+    return FailedPrecondition("target remote: no login is in use. Run `gpulayer login`.");
+  }
+  if (!wanted.empty() && wanted != "remote") {
+    GPULAYER_ASSIGN_OR_RETURN(const Login login, logins.Get(wanted));
+    return FromLogin(login, in_use == wanted);
+  }
+  if (in_use) {
+    GPULAYER_ASSIGN_OR_RETURN(const Login login, logins.Get(*in_use));
+    return FromLogin(login, true);
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(request.data_dir));
+  Target out;
+  out.name = "here";
+  out.login_in_use = true;  // there is no other: run folders have the plain name
+  out.endpoint.socket = ServerSocket(data_dir);
+  if (out.endpoint.socket.empty()) {
+    return FailedPrecondition("no server to talk to: run `gpulayer up` or `gpulayer login`");
+  }
+  return out;
+}
+
+}  // namespace gpulayer::client

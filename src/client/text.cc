@@ -1,0 +1,79 @@
+#include "gpulayer/text.h"
+
+#include <cstdio>
+#include <ctime>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "gpulayer/version.h"
+#include "model/ids.h"
+#include "wire/version.h"
+
+namespace gpulayer::api {
+
+using std::chrono::milliseconds;
+
+const char* Version() { return wire::kProgramVersion; }
+
+Result<std::int64_t> ParseSize(std::string_view text) { return gpulayer::ParseSize(text); }
+std::string FormatSize(std::int64_t bytes) { return gpulayer::FormatSize(bytes); }
+
+Result<milliseconds> ParseDuration(std::string_view text) {
+  GPULAYER_ASSIGN_OR_RETURN(const Duration d, gpulayer::ParseDuration(text));
+  return std::chrono::duration_cast<milliseconds>(d);
+}
+std::string FormatDuration(milliseconds d) { return gpulayer::FormatDuration(d); }
+
+std::string FormatTime(Time t) {
+  const std::int64_t us = t.time_since_epoch().count();
+  std::int64_t seconds = us / 1'000'000;
+  std::int64_t rest = us % 1'000'000;
+  if (rest < 0) {
+    rest += 1'000'000;
+    --seconds;
+  }
+  const auto when = static_cast<std::time_t>(seconds);
+  std::tm local{};
+  if (::localtime_r(&when, &local) == nullptr) return "out of range";
+  char date[64];
+  char zone[16];
+  if (std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &local) == 0 ||
+      std::strftime(zone, sizeof zone, "%z", &local) != 5) {
+    return "out of range";
+  }
+  char out[128];
+  std::snprintf(out, sizeof out, "%s.%06d%.3s:%s", date, static_cast<int>(rest), zone, zone + 3);
+  return out;
+}
+
+Result<TaskSelector> ParseTask(std::string_view text) {
+  GPULAYER_ASSIGN_OR_RETURN(const ParsedTask parsed, ParseTaskRef(text));
+  TaskSelector out;
+  out.job = parsed.ref.job.value();
+  if (parsed.has_task) out.task = parsed.ref.task.value();
+  return out;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(const std::string& path) {
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::vector<std::pair<std::string, std::string>> out;
+  int number = 0;
+  for (std::string line : Split(text, '\n')) {
+    ++number;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    const std::size_t begin = line.find_first_not_of(" \t");
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    const std::size_t equals = line.find('=');
+    if (equals == std::string::npos || equals == begin) {
+      return InvalidArgument(path + ", line " + std::to_string(number) + ": not of the form K=V");
+    }
+    out.emplace_back(line.substr(begin, equals - begin), line.substr(equals + 1));
+  }
+  return out;
+}
+
+bool IsValidUtf8(std::string_view bytes) { return gpulayer::IsValidUtf8(bytes); }
+std::string Printable(std::string_view bytes) { return gpulayer::Printable(bytes); }
+std::string Base64Encode(std::string_view bytes) { return gpulayer::Base64Encode(bytes); }
+
+}  // namespace gpulayer::api

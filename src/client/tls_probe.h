@@ -1,0 +1,50 @@
+// One TCP connection and one TLS handshake, by hand: what a server shows before it is trusted, and
+// why a channel could not be made.
+#ifndef GPULAYER_CLIENT_TLS_PROBE_H_
+#define GPULAYER_CLIENT_TLS_PROBE_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "client/interrupt_state.h"
+
+namespace gpulayer::client {
+
+inline constexpr char kServerName[] = "gpulayer-server";  // in every server's certificate
+
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+// "host:port" or "[v6]:port"; without a port 7461. INVALID_ARGUMENT.
+Result<HostPort> ParseAddress(const std::string& address);
+std::string ToString(const HostPort& address);
+
+struct PeerCertificate {
+  std::string pem;
+  Hash key;  // SHA-256 of the public key (SPKI, DER)
+  bool is_ca = false;
+};
+
+// Connects and shakes hands without checking who it is; returns the chain, leaf first.
+// Blocking: until `patience` is over.
+// Errors:   UNAVAILABLE naming what is in the way: the name is not known, nobody listens, no
+// answer,
+//           no TLS there.
+Result<std::vector<PeerCertificate>> FetchChain(const HostPort& address, Duration patience);
+
+// Why no channel to `address` comes about, with certificates checked against `ca_pem`. Always an
+// error: UNAVAILABLE as FetchChain's, or PERMISSION_DENIED: another CA; UNAVAILABLE "connection
+// lost" if nothing is wrong now.
+Status DiagnoseTls(const HostPort& address, const std::string& ca_pem, Duration patience);
+
+// The same for a unix socket.
+Status DiagnoseSocket(const std::string& path);
+
+}  // namespace gpulayer::client
+
+#endif  // GPULAYER_CLIENT_TLS_PROBE_H_
