@@ -21,7 +21,9 @@ ROOMS: dict[str, set[str]] = {
     "server/store": {"model", "base"},
     "server/blob": {"model", "base"},
     "server": {"server/core", "server/store", "server/blob", "model", "base"},  # engine.*
-    "server/rpc": {"server", "server/core", "server/store", "server/blob", "wire", "model", "base", "public"},
+    "server/security": {"server/store", "model", "base"},
+    "server/rpc": {"server", "server/security", "server/core", "server/store", "server/blob", "tree", "wire", "model",
+                   "base", "public"},
     "worker/agent": {"model", "base"},
     "worker/probe": {"model", "base"},
     "worker/exec": {"model", "base"},
@@ -36,6 +38,7 @@ ROOMS: dict[str, set[str]] = {
 }
 # Programs put rooms together: what they may see on top of their room's list.
 MAINS: dict[str, set[str]] = {
+    "src/server/server.cc": {"server/rpc", "server/security"},
     "src/server/main.cc": {"server/rpc", "worker", "worker/session", "worker/probe", "worker/exec", "worker/logs", "worker/cache",
                            "worker/agent", "wire", "public"},
     "src/worker/main.cc": set(ROOMS) - {"cli", "client"},
