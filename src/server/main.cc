@@ -1,0 +1,230 @@
+// gpulayer-server: started by `gpulayer up`, by a service unit, or with --ephemeral by `gpulayer
+// run`.
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/fault_point.h"
+#include "base/fs.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "server/server.h"
+#include "wire/version.h"
+
+namespace gpulayer {
+namespace {
+
+constexpr char kUsage[] =
+    "Usage: gpulayer-server [--data-dir D] [--listen HOST:PORT] [--foreground]\n"
+    "       gpulayer-server --ephemeral\n"
+    "\n"
+    "The server of one data directory. People start it with `gpulayer up`.\n"
+    "  --data-dir D        default: GPULAYER_DATA_DIR; as root /var/lib/gpulayer, else\n"
+    "                      $XDG_STATE_HOME/gpulayer\n"
+    "  --listen HOST:PORT  TLS listener for other machines, like 0.0.0.0:7461; without it only\n"
+    "                      D/server.sock\n"
+    "  --foreground        log to standard error instead of D/log/server.log\n"
+    "  --ephemeral         private server and worker in a folder of its own; prints one line of\n"
+    "                      JSON with its socket when ready; ends when standard input does\n"
+    "  --version\n";
+
+struct Flags {
+  std::string data_dir;
+  std::string listen;
+  bool foreground = false;
+  bool ephemeral = false;
+  bool version = false;
+  bool help = false;
+};
+
+Result<Flags> ParseFlags(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    std::string_view arg = argv[i];
+    std::optional<std::string_view> value;
+    if (const std::size_t equals = arg.find('='); equals != std::string_view::npos) {
+      value = arg.substr(equals + 1);
+      arg = arg.substr(0, equals);
+    }
+    const auto text = [&](std::string& out) -> Status {
+      if (!value && i + 1 < argc) value = argv[++i];
+      if (!value || value->empty())
+        return InvalidArgument(std::string(arg) + ": a value is needed");
+      out = *value;
+      return OkStatus();
+    };
+    const auto set = [&](bool& out) -> Status {
+      if (value) return InvalidArgument(std::string(arg) + ": takes no value");
+      out = true;
+      return OkStatus();
+    };
+    Status parsed;
+    if (arg == "--data-dir") {
+      parsed = text(flags.data_dir);
+    } else if (arg == "--listen") {
+      parsed = text(flags.listen);
+    } else if (arg == "--foreground") {
+      parsed = set(flags.foreground);
+    } else if (arg == "--ephemeral") {
+      parsed = set(flags.ephemeral);
+    } else if (arg == "--version") {
+      parsed = set(flags.version);
+    } else if (arg == "--help") {
+      parsed = set(flags.help);
+    } else {
+      parsed = InvalidArgument(std::string(arg) + ": not an option. See --help.");
+    }
+    if (!parsed.ok()) return parsed;
+  }
+  if (flags.ephemeral && (!flags.data_dir.empty() || !flags.listen.empty())) {
+    return InvalidArgument("--ephemeral: goes with neither --data-dir nor --listen");
+  }
+  return flags;
+}
+
+std::string Env(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+Result<std::string> DefaultDataDir() {
+  if (std::string dir = Env("GPULAYER_DATA_DIR"); !dir.empty()) return dir;
+  if (geteuid() == 0) return std::string("/var/lib/gpulayer");
+  if (const std::string state = Env("XDG_STATE_HOME"); !state.empty() && state[0] == '/') {
+    return JoinPath(state, "gpulayer");
+  }
+  if (const std::string home = Env("HOME"); !home.empty())
+    return JoinPath(home, ".local/state/gpulayer");
+  return FailedPrecondition(
+      "data directory: neither HOME nor XDG_STATE_HOME is set. Name one with --data-dir.");
+}
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "gpulayer-server: %s\n", status.message().c_str());
+  return 1;
+}
+
+// SIGTERM and SIGINT as something to wait for. REQUIRES: called before any thread is started.
+Result<UniqueFd> StopSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGHUP, SIG_IGN);  // the terminal that started it may close
+  sigset_t stop;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  sigaddset(&stop, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  UniqueFd fd(signalfd(-1, &stop, SFD_CLOEXEC));
+  if (!fd.valid()) return ErrnoStatus("signalfd", errno);
+  return fd;
+}
+
+// Until a stop signal, or, if `client` is a descriptor, its end.
+void WaitForStop(const UniqueFd& signals, int client) {
+  pollfd fds[2] = {{signals.get(), POLLIN, 0}, {client, POLLIN, 0}};
+  for (;;) {
+    if (poll(fds, 2, -1) < 0) {
+      if (errno == EINTR) continue;
+      return;
+    }
+    if (fds[0].revents != 0) return;
+    if (fds[1].revents != 0) {
+      char ignored[256];
+      const Result<std::size_t> n = ReadSome(client, ignored, sizeof ignored);
+      if (!n.ok() || *n == 0) return;
+    }
+  }
+}
+
+int Serve(const Flags& flags, const UniqueFd& signals) {
+  ServerOptions options;
+  options.data_dir = flags.data_dir;
+  if (options.data_dir.empty()) {
+    Result<std::string> dir = DefaultDataDir();
+    if (!dir.ok()) return Fail(dir.status());
+    options.data_dir = *dir;
+  }
+  options.listen = flags.listen;
+  std::string log_file;
+  if (!flags.foreground) {
+    const std::string log_dir = JoinPath(options.data_dir, "log");
+    if (const Status made = MakeDirs(log_dir, 0700); !made.ok()) {
+      return Fail(
+          {made.code(), "data directory: " + made.message() +
+                            ". Choose another with --data-dir, or let this account write there."});
+    }
+    log_file = JoinPath(log_dir, "server.log");
+  }
+  if (const Status opened = OpenLog("server", log_file, LogLevel::kInfo); !opened.ok())
+    return Fail(opened);
+  Result<std::unique_ptr<Server>> server = Server::Start(std::move(options));
+  if (!server.ok()) {
+    LogError("start: " + server.status().ToString());
+    return Fail(server.status());
+  }
+  WaitForStop(signals, -1);
+  LogInfo("stopping");
+  (*server)->Stop();
+  LogInfo("stopped");
+  return 0;
+}
+
+int ServeEphemeral(const UniqueFd& signals) {
+  if (const Status opened = OpenLog("server", "", LogLevel::kWarning); !opened.ok())
+    return Fail(opened);
+  Result<std::string> dir = MakeTempDir(TempRoot(), "gpulayer-local-");
+  if (!dir.ok()) return Fail(dir.status());
+  int code = 0;
+  {
+    ServerOptions options;
+    options.data_dir = *dir;
+    options.durable = false;
+    Result<std::unique_ptr<Server>> server = Server::Start(std::move(options));
+    if (server.ok()) {
+      const nlohmann::json ready = {{"socket", (*server)->socket_path()}, {"pid", getpid()}};
+      const std::string line =
+          ready.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+      if (WriteAll(STDOUT_FILENO, line).ok()) WaitForStop(signals, STDIN_FILENO);
+      (*server)->Stop();
+    } else {
+      code = Fail(server.status());
+    }
+  }
+  if (const Status removed = RemoveTree(*dir); !removed.ok()) code = Fail(removed);
+  return code;
+}
+
+int Main(int argc, char** argv) {
+  ArmFaultPointsFromEnvironment();
+  Result<Flags> flags = ParseFlags(argc, argv);
+  if (!flags.ok()) {
+    std::fprintf(stderr, "gpulayer-server: %s\n", flags.status().message().c_str());
+    return 2;
+  }
+  if (flags->help) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (flags->version) {
+    std::printf("gpulayer-server %s (protocol %u.%u)\n", wire::kProgramVersion,
+                wire::kProtocolMajor, wire::kProtocolMinor);
+    return 0;
+  }
+  Result<UniqueFd> signals = StopSignals();
+  if (!signals.ok()) return Fail(signals.status());
+  return flags->ephemeral ? ServeEphemeral(*signals) : Serve(*flags, *signals);
+}
+
+}  // namespace
+}  // namespace gpulayer
+
+int main(int argc, char** argv) { return gpulayer::Main(argc, argv); }

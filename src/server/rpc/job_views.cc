@@ -1,0 +1,83 @@
+#include "server/rpc/job_views.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "model/limits.h"
+#include "wire/jobs.h"
+
+namespace gpulayer::rpc {
+namespace {
+
+constexpr std::int32_t kDefaultPage = 100;
+// Room for the next item, the largest of which is a job with its spec, and for the envelope.
+constexpr std::size_t kPageBytes =
+    limits::kMaxMessageBytes - limits::kMaxSpecBytes - (std::size_t{256} << 10);
+
+Result<std::size_t> PageSize(std::int32_t limit) {
+  if (limit < 0) return InvalidArgument("limit: not less than 0");
+  if (limit == 0) limit = kDefaultPage;
+  return std::min(static_cast<std::size_t>(limit), limits::kMaxPageItems);
+}
+
+}  // namespace
+
+Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobReply* out) {
+  GPULAYER_ASSIGN_OR_RETURN(const std::size_t limit, PageSize(page.limit));
+  GPULAYER_ASSIGN_OR_RETURN(const JobRecord job, reader.GetJob(id));
+  wire::ToProto(job, out->mutable_job());
+  const TaskIndex from = page.only ? *page.only : page.from;
+  if (from.value() < 0) return InvalidArgument("task: not less than 0");
+  if (page.only && page.only->value() >= job.spec->task_count) {
+    return NotFound("job " + ToString(id) + ": no task " + std::to_string(page.only->value()));
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
+                            reader.GetTasks(id, from, page.only ? 1 : limit + 1));
+  std::size_t bytes = 0;
+  for (const TaskRecord& task : tasks) {
+    if (page.only && task.ref.task != *page.only) break;
+    if (out->tasks_size() > 0 &&
+        (static_cast<std::size_t>(out->tasks_size()) >= limit || bytes >= kPageBytes)) {
+      out->set_next_task(task.ref.task.value());
+      break;
+    }
+    GPULAYER_ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts,
+                              reader.GetAttempts(task.ref));
+    pb::TaskInfo* info = out->add_tasks();
+    wire::ToProto(task, attempts, info);
+    bytes += info->ByteSizeLong();
+  }
+  return OkStatus();
+}
+
+Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::ListJobsReply* out) {
+  GPULAYER_ASSIGN_OR_RETURN(const std::size_t limit, PageSize(request.limit()));
+  JobFilter filter;
+  if (request.has_state()) {
+    if (request.state() < static_cast<std::int32_t>(TaskState::kBlocked) ||
+        request.state() > static_cast<std::int32_t>(TaskState::kTimedOut)) {
+      return InvalidArgument("state " + std::to_string(request.state()) + ": not known here");
+    }
+    filter.state = static_cast<TaskState>(request.state());
+  }
+  if (request.has_user()) filter.user = UserName(request.user());
+  filter.name_glob = request.name_glob();
+  if (request.has_before()) filter.before = JobId(request.before());
+  filter.limit = limit + 1;  // one more says whether there is a next page
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs, reader.ListJobs(filter));
+  std::size_t bytes = 0;
+  for (const JobRecord& job : jobs) {
+    if (out->jobs_size() > 0 &&
+        (static_cast<std::size_t>(out->jobs_size()) >= limit || bytes >= kPageBytes)) {
+      out->set_next_before(out->jobs(out->jobs_size() - 1).id());
+      break;
+    }
+    pb::JobInfo* info = out->add_jobs();
+    wire::ToProto(job, info);
+    bytes += info->ByteSizeLong();
+  }
+  return OkStatus();
+}
+
+}  // namespace gpulayer::rpc

@@ -1,0 +1,31 @@
+// Jobs as the messages that show them, read from the store.
+//
+// Threads: those of the reader pool.
+#ifndef GPULAYER_SERVER_RPC_JOB_VIEWS_H_
+#define GPULAYER_SERVER_RPC_JOB_VIEWS_H_
+
+#include <optional>
+
+#include "base/status.h"
+#include "gpulayer/v1/jobs.pb.h"
+#include "server/store/store.h"
+
+namespace gpulayer::rpc {
+
+namespace pb = ::gpulayer::v1;
+
+struct TaskPage {
+  std::optional<TaskIndex> only;
+  TaskIndex from;
+  std::int32_t limit = 0;  // 0: 100
+};
+
+// The job and a page of its tasks, never over a message's size. NOT_FOUND: no such job.
+Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobReply* out);
+
+// A page of jobs, never over a message's size (specs may be large).
+Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::ListJobsReply* out);
+
+}  // namespace gpulayer::rpc
+
+#endif  // GPULAYER_SERVER_RPC_JOB_VIEWS_H_

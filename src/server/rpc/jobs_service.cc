@@ -1,0 +1,260 @@
+#include <set>
+#include <utility>
+
+#include "base/fs.h"
+#include "base/text.h"
+#include "gpulayer/v1/jobs.grpc.pb.h"
+#include "model/limits.h"
+#include "server/rpc/job_views.h"
+#include "server/rpc/respond.h"
+#include "server/rpc/services.h"
+#include "server/rpc/trees.h"
+#include "server/rpc/watch.h"
+#include "wire/convert.h"
+#include "wire/jobs.h"
+
+namespace gpulayer::rpc {
+namespace {
+
+using grpc::CallbackServerContext;
+using grpc::ServerUnaryReactor;
+
+core::Caller ToCaller(const Principal& principal) { return {principal.user, principal.admin()}; }
+
+// Engine and pools refuse with CANCELLED once they are stopped.
+Status Refusal(const Status& status) {
+  return status.code() == StatusCode::kCancelled ? StoppingStatus() : status;
+}
+
+// A job without a name is called as its program is.
+std::string NameOf(const std::string& program) {
+  std::string name = Printable(BaseName(program));
+  std::size_t size = std::min(name.size(), limits::kMaxNameBytes);
+  while (size > 0 && size < name.size() && (name[size] & 0xC0) == 0x80)
+    --size;  // not within a character
+  name.resize(size);
+  return name;
+}
+
+using Specs = std::vector<std::shared_ptr<const JobSpec>>;
+
+Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
+  if (request.jobs().empty()) return InvalidArgument("submit: no job in the request");
+  Specs specs;
+  for (const pb::JobSpec& in : request.jobs()) {
+    if (in.ByteSizeLong() > limits::kMaxSpecBytes) {
+      return InvalidArgument("job: " + FormatSize(static_cast<std::int64_t>(in.ByteSizeLong())) +
+                             " of command and environment are over the limit of " +
+                             FormatSize(static_cast<std::int64_t>(limits::kMaxSpecBytes)) +
+                             ". Put them into files.");
+    }
+    GPULAYER_ASSIGN_OR_RETURN(JobSpec spec, wire::FromProto(in));
+    if (spec.name.empty()) spec.name = NameOf(spec.command.front());
+    specs.push_back(std::make_shared<const JobSpec>(std::move(spec)));
+  }
+  return specs;
+}
+
+Status CheckContent(BlobStore& blobs, const Specs& specs) {
+  std::set<Hash> trees;
+  std::set<Hash> inputs;
+  for (const auto& spec : specs) {
+    if (!spec->source_tree.empty()) trees.insert(spec->source_tree);
+    if (!spec->stdin_blob.empty()) inputs.insert(spec->stdin_blob);
+  }
+  for (const Hash& tree : trees) {
+    if (const Status s = CheckTreeIsHere(blobs, tree); !s.ok()) return s.Prefixed("submit: source");
+  }
+  for (const Hash& input : inputs) {
+    if (!blobs.Has(input)) {
+      return FailedPrecondition("submit: standard input: blob " + input.hex() +
+                                " is not on the server. Upload it first.");
+    }
+  }
+  return OkStatus();
+}
+
+void ToProto(const core::SubmitReply& in, pb::SubmitReply* out) {
+  for (const core::Submitted& job : in.jobs) {
+    pb::SubmitReply::Submitted* submitted = out->add_jobs();
+    submitted->set_job(job.job.value());
+    submitted->set_existed(job.existed);
+    submitted->set_warning(job.warning);
+  }
+}
+
+class JobsService final : public pb::Jobs::CallbackService {
+ public:
+  explicit JobsService(Parts& parts) : parts_(parts) {}
+
+  ServerUnaryReactor* Submit(CallbackServerContext* context, const pb::SubmitRequest* request,
+                             pb::SubmitReply* reply) override {
+    Result<Principal> caller = parts_.guard.Admit(*context, "Jobs.Submit");
+    if (!caller.ok()) return FinishNow(context, caller.status());
+    Result<Specs> specs = ToSpecs(*request);
+    if (!specs.ok()) return FinishNow(context, specs.status());
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    auto responder = std::make_shared<Responder>(reactor);
+    bool has_content = false;
+    for (const auto& spec : *specs) {
+      has_content = has_content || !spec->source_tree.empty() || !spec->stdin_blob.empty();
+    }
+    core::SubmitJobs event{{}, ToCaller(*caller), *std::move(specs)};
+    if (!has_content) {
+      PostSubmit(std::move(event), reply, responder);
+      return reactor;
+    }
+    const Status posted =
+        parts_.io.Post([this, event = std::move(event), reply, responder]() mutable {
+          const Status here = CheckContent(parts_.blobs, event.specs);
+          if (!here.ok()) return responder->Finish(here);
+          PostSubmit(std::move(event), reply, responder);
+        });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+    return reactor;
+  }
+
+  ServerUnaryReactor* Cancel(CallbackServerContext* context, const pb::CancelRequest* request,
+                             pb::CancelReply* reply) override {
+    Result<Principal> caller = parts_.guard.Admit(*context, "Jobs.Cancel");
+    if (!caller.ok()) return FinishNow(context, caller.status());
+    core::CancelTasks event;
+    event.caller = ToCaller(*caller);
+    event.request = RequestId(request->request_id());
+    event.now = request->now();
+    for (const pb::CancelRequest::Selector& in : request->tasks()) {
+      core::CancelTasks::Selector selector;
+      selector.job = JobId(in.job());
+      if (in.has_task()) selector.task = TaskIndex(in.task());
+      if (in.job() <= 0 || (in.has_task() && in.task() < 0)) {
+        return FinishNow(context, InvalidArgument("cancel: not a job or task number"));
+      }
+      event.tasks.push_back(selector);
+    }
+    if (event.tasks.empty() == event.request.value().empty()) {
+      return FinishNow(context, InvalidArgument("cancel: name either jobs or a request id"));
+    }
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    auto responder = std::make_shared<Responder>(reactor);
+    const Status posted =
+        parts_.engine.Post(std::move(event), [reply, responder](core::ReplyBody body) {
+          if (const auto* status = std::get_if<Status>(&body)) return responder->Finish(*status);
+          if (const auto* done = std::get_if<core::CancelReply>(&body)) {
+            reply->set_cancelled(done->cancelled);
+            reply->set_already_ended(done->already_ended);
+            return responder->Finish(OkStatus());
+          }
+          responder->Finish(Internal("cancel: the wrong kind of answer"));
+        });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+    return reactor;
+  }
+
+  ServerUnaryReactor* List(CallbackServerContext* context, const pb::ListJobsRequest* request,
+                           pb::ListJobsReply* reply) override {
+    return Read(context, "Jobs.List", [request, reply](StoreReader& reader) {
+      return ReadJobs(reader, *request, reply);
+    });
+  }
+
+  ServerUnaryReactor* Get(CallbackServerContext* context, const pb::GetJobRequest* request,
+                          pb::GetJobReply* reply) override {
+    return Read(context, "Jobs.Get", [request, reply](StoreReader& reader) {
+      TaskPage page;
+      if (request->has_task()) page.only = TaskIndex(request->task());
+      page.from = TaskIndex(request->from_task());
+      page.limit = request->task_limit();
+      return ReadJob(reader, JobId(request->job()), page, reply);
+    });
+  }
+
+  ServerUnaryReactor* Explain(CallbackServerContext* context, const pb::ExplainRequest* request,
+                              pb::ExplainReply* reply) override {
+    Result<Principal> caller = parts_.guard.Admit(*context, "Jobs.Explain");
+    if (!caller.ok()) return FinishNow(context, caller.status());
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    auto responder = std::make_shared<Responder>(reactor);
+    const JobId job(request->job());
+    const Status posted =
+        parts_.engine.Query([this, job, reply, responder](const core::Core& core, Instant now) {
+          Result<Explanation> explanation = core.Explain(job, now);
+          if (explanation.ok()) {
+            wire::ToProto(*explanation, reply);
+            return responder->Finish(OkStatus());
+          }
+          if (explanation.status().code() != StatusCode::kNotFound) {
+            return responder->Finish(explanation.status());
+          }
+          ExplainEnded(job, reply, responder);
+        });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+    return reactor;
+  }
+
+  grpc::ServerWriteReactor<pb::GetJobReply>* Watch(CallbackServerContext* context,
+                                                   const pb::WatchRequest* request) override {
+    Result<Principal> caller = parts_.guard.Admit(*context, "Jobs.Watch");
+    if (!caller.ok())
+      return new Refused<grpc::ServerWriteReactor<pb::GetJobReply>>(caller.status());
+    return StartWatch(parts_, *caller, JobId(request->job()));
+  }
+
+ private:
+  void PostSubmit(core::SubmitJobs event, pb::SubmitReply* reply, const ResponderPtr& responder) {
+    const Status posted =
+        parts_.engine.Post(std::move(event), [reply, responder](core::ReplyBody body) {
+          if (const auto* status = std::get_if<Status>(&body)) {
+            if (status->code() != StatusCode::kRejected) return responder->Finish(*status);
+            reply->set_rejected(status->message());
+            return responder->Finish(OkStatus());
+          }
+          if (const auto* done = std::get_if<core::SubmitReply>(&body)) {
+            ToProto(*done, reply);
+            return responder->Finish(OkStatus());
+          }
+          responder->Finish(Internal("submit: the wrong kind of answer"));
+        });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+  }
+
+  // Jobs that the core has forgotten are the store's to show.
+  void ExplainEnded(JobId job, pb::ExplainReply* reply, const ResponderPtr& responder) {
+    const Status posted = parts_.readers.Post([job, reply, responder](StoreReader& reader) {
+      Result<JobRecord> record = reader.GetJob(job);
+      if (!record.ok()) return responder->Finish(record.status());
+      Explanation explanation;
+      explanation.job = job;
+      explanation.state = record->state;
+      explanation.needs = Describe(record->spec->requirements);
+      explanation.summary =
+          "job " + ToString(job) + " has ended: " + std::string(ToString(record->state));
+      if (!record->outcome.cause.text.empty())
+        explanation.summary += " (" + record->outcome.cause.text + ")";
+      wire::ToProto(explanation, reply);
+      responder->Finish(OkStatus());
+    });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+  }
+
+  template <typename Fill>
+  ServerUnaryReactor* Read(CallbackServerContext* context, const char* method, Fill fill) {
+    Result<Principal> caller = parts_.guard.Admit(*context, method);
+    if (!caller.ok()) return FinishNow(context, caller.status());
+    ServerUnaryReactor* reactor = context->DefaultReactor();
+    auto responder = std::make_shared<Responder>(reactor);
+    const Status posted = parts_.readers.Post(
+        [fill, responder](StoreReader& reader) { responder->Finish(fill(reader)); });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+    return reactor;
+  }
+
+  Parts& parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeJobsService(Parts& parts) {
+  return std::make_unique<JobsService>(parts);
+}
+
+}  // namespace gpulayer::rpc

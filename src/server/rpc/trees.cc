@@ -1,0 +1,30 @@
+#include "server/rpc/trees.h"
+
+#include <string>
+#include <vector>
+
+#include "model/tree.h"
+#include "wire/tree.h"
+
+namespace gpulayer::rpc {
+
+Status CheckTreeIsHere(BlobStore& blobs, const Hash& tree) {
+  Result<std::string> manifest = blobs.GetWhole(tree, kMaxManifestBytes);
+  if (!manifest.ok()) {
+    if (manifest.status().code() != StatusCode::kNotFound) return manifest.status();
+    return FailedPrecondition("tree " + tree.hex() +
+                              ": its manifest is not on the server. Upload it first.");
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const Tree parsed, wire::ParseTree(*manifest));
+  std::vector<Hash> content;
+  for (const TreeEntry& entry : parsed.entries) {
+    if (entry.type == EntryType::kFile) content.push_back(entry.hash);
+  }
+  const std::vector<Hash> missing = blobs.Missing(content);
+  if (missing.empty()) return OkStatus();
+  return FailedPrecondition("tree " + tree.hex() + ": " + std::to_string(missing.size()) +
+                            " of its files are not on the server, the first is " +
+                            missing.front().hex() + ". Upload them first.");
+}
+
+}  // namespace gpulayer::rpc

@@ -1,0 +1,15 @@
+// Jobs.Watch: the job as it is, again after changes, and a last time in its final state.
+#ifndef GPULAYER_SERVER_RPC_WATCH_H_
+#define GPULAYER_SERVER_RPC_WATCH_H_
+
+#include "gpulayer/v1/jobs.grpc.pb.h"
+#include "server/rpc/services.h"
+
+namespace gpulayer::rpc {
+
+grpc::ServerWriteReactor<v1::GetJobReply>* StartWatch(Parts& parts, const Principal& caller,
+                                                      JobId job);
+
+}  // namespace gpulayer::rpc
+
+#endif  // GPULAYER_SERVER_RPC_WATCH_H_

@@ -1,0 +1,54 @@
+#include <utility>
+
+#include "gpulayer/v1/workers.grpc.pb.h"
+#include "server/rpc/respond.h"
+#include "server/rpc/services.h"
+#include "server/rpc/session.h"
+#include "wire/jobs.h"
+
+namespace gpulayer::rpc {
+namespace {
+
+using grpc::CallbackServerContext;
+
+class WorkersService final : public v1::Workers::CallbackService {
+ public:
+  explicit WorkersService(Parts& parts) : parts_(parts) {}
+
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>* Session(
+      CallbackServerContext* context) override {
+    Result<Principal> caller = parts_.guard.Admit(*context, "Workers.Session");
+    if (!caller.ok()) {
+      return new Refused<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>>(
+          caller.status());
+    }
+    return StartSession(parts_, context, *caller);
+  }
+
+  grpc::ServerUnaryReactor* List(CallbackServerContext* context,
+                                 const v1::ListWorkersRequest* /*request*/,
+                                 v1::ListWorkersReply* reply) override {
+    Result<Principal> caller = parts_.guard.Admit(*context, "Workers.List");
+    if (!caller.ok()) return FinishNow(context, caller.status());
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    auto responder = std::make_shared<Responder>(reactor);
+    const Status posted = parts_.engine.Query([reply, responder](const core::Core& core, Instant) {
+      for (const WorkerView& worker : core.Workers()) wire::ToProto(worker, reply->add_workers());
+      responder->Finish(OkStatus());
+    });
+    if (!posted.ok())
+      responder->Finish(posted.code() == StatusCode::kCancelled ? StoppingStatus() : posted);
+    return reactor;
+  }
+
+ private:
+  Parts& parts_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeWorkersService(Parts& parts) {
+  return std::make_unique<WorkersService>(parts);
+}
+
+}  // namespace gpulayer::rpc

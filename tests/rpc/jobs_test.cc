@@ -1,0 +1,234 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model/job.h"
+#include "rpc/fake_worker.h"
+#include "rpc/fixture.h"
+#include "support/eventually.h"
+
+namespace gpulayer::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kQueued = static_cast<int>(TaskState::kQueued);
+constexpr int kSucceeded = static_cast<int>(TaskState::kSucceeded);
+constexpr int kCancelled = static_cast<int>(TaskState::kCancelled);
+constexpr int kRunning = 2;  // attempt states
+constexpr int kFinishing = 3;
+
+class JobsTest : public BothTransports {
+ protected:
+  std::unique_ptr<FakeWorker> NewWorker() {
+    const std::string bearer =
+        GetParam() == Transport::kTls ? Credential(Role::kWorker, FakeWorker::kId) : "";
+    return std::make_unique<FakeWorker>(ConnectTo(*server_, GetParam()), bearer);
+  }
+
+  // Plays an attempt from its start to its acknowledged end.
+  static void Play(FakeWorker& worker, const v1::Assign& assign, int exit_code) {
+    ASSERT_TRUE(worker.SendProgress(assign.key(), kRunning));
+    ASSERT_TRUE(worker.SendProgress(assign.key(), kFinishing, exit_code));
+    ASSERT_TRUE(worker.SendEnded(assign.key(), exit_code, 0));
+    const auto ack = worker.Next();
+    ASSERT_TRUE(ack && ack->has_end_ack());
+    EXPECT_TRUE(ack->end_ack().current());
+  }
+};
+GPULAYER_BOTH_TRANSPORTS(JobsTest);
+
+TEST_P(JobsTest, RunsOnAWorkerAndIsSeenByWatch) {
+  const std::int64_t job = Submit(Spec({"/bin/render", "7"}, "r1"));
+  EXPECT_EQ(Get(job).job().spec().name(), "render");
+  EXPECT_EQ(Get(job).job().state(), kQueued);
+
+  Call call(client_);
+  v1::WatchRequest watch;
+  watch.set_job(job);
+  auto stream = jobs_->Watch(&call, watch);
+  v1::GetJobReply seen;
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_EQ(seen.job().state(), kQueued);
+
+  auto worker = NewWorker();
+  ASSERT_TRUE(worker->Greet());
+  EXPECT_GT(worker->welcome().worker_epoch(), 0);
+  EXPECT_EQ(worker->welcome().lost_after_ms(), 60'000);
+  const auto assign = worker->NextAssign();
+  ASSERT_TRUE(assign);
+  EXPECT_EQ(assign->key().job(), job);
+  EXPECT_EQ(assign->spec().command(1), "7");
+  EXPECT_EQ(assign->key().worker_epoch(), worker->welcome().worker_epoch());
+  Play(*worker, *assign, 0);
+
+  int last = 0;
+  while (stream->Read(&seen)) last = seen.job().state();
+  EXPECT_EQ(last, kSucceeded);
+  EXPECT_TRUE(stream->Finish().ok());
+  const v1::GetJobReply done = Get(job);
+  ASSERT_EQ(done.tasks_size(), 1);
+  ASSERT_EQ(done.tasks(0).attempts_size(), 1);
+  EXPECT_EQ(done.tasks(0).attempts(0).worker(), "w1");
+  EXPECT_EQ(done.tasks(0).outcome().exit_code(), 0);
+}
+
+TEST_P(JobsTest, SameRequestIdIsTheSameJob) {
+  const v1::JobSpec spec = Spec({"true"}, "same");
+  const std::int64_t job = Submit(spec);
+  v1::SubmitReply again;
+  ASSERT_TRUE(TrySubmit(spec, &again).ok());
+  ASSERT_EQ(again.jobs_size(), 1);
+  EXPECT_EQ(again.jobs(0).job(), job);
+  EXPECT_TRUE(again.jobs(0).existed());
+}
+
+TEST_P(JobsTest, ListsNewestFirstInPages) {
+  for (int i = 0; i < 5; ++i) Submit(Spec({"true"}, "r" + std::to_string(i)));
+  v1::ListJobsRequest request;
+  request.set_limit(2);
+  std::vector<std::int64_t> ids;
+  for (int page = 0; page < 10; ++page) {
+    v1::ListJobsReply reply;
+    Call call(client_);
+    ASSERT_TRUE(jobs_->List(&call, request, &reply).ok());
+    for (const v1::JobInfo& job : reply.jobs()) ids.push_back(job.id());
+    if (!reply.has_next_before()) break;
+    request.set_before(reply.next_before());
+  }
+  EXPECT_THAT(ids, ::testing::ElementsAre(5, 4, 3, 2, 1));
+}
+
+TEST_P(JobsTest, LargeSpecsArePagedByBytes) {
+  for (int i = 0; i < 4; ++i) {
+    v1::JobSpec spec = Spec({"true"}, "big" + std::to_string(i));
+    for (int k = 0; k < 16; ++k) {
+      v1::EnvVar* var = spec.add_env();
+      var->set_name("V" + std::to_string(k));
+      var->set_value(std::string(120'000, 'x'));
+    }
+    ASSERT_GT(Submit(spec), 0);
+  }
+  v1::ListJobsRequest request;
+  std::size_t seen = 0;
+  for (int page = 0; page < 10; ++page) {
+    v1::ListJobsReply reply;
+    Call call(client_);
+    const grpc::Status status = jobs_->List(&call, request, &reply);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    seen += static_cast<std::size_t>(reply.jobs_size());
+    if (!reply.has_next_before()) break;
+    request.set_before(reply.next_before());
+  }
+  EXPECT_EQ(seen, 4U);
+}
+
+TEST_P(JobsTest, CancelEndsAQueuedJob) {
+  const std::int64_t job = Submit(Spec({"true"}, "c"));
+  v1::CancelRequest request;
+  request.add_tasks()->set_job(job);
+  v1::CancelReply reply;
+  Call call(client_);
+  ASSERT_TRUE(jobs_->Cancel(&call, request, &reply).ok());
+  EXPECT_EQ(reply.cancelled(), 1);
+  EXPECT_EQ(Get(job).job().state(), kCancelled);
+  Call watch_call(client_);
+  v1::WatchRequest watch;
+  watch.set_job(job);
+  auto stream = jobs_->Watch(&watch_call, watch);
+  v1::GetJobReply seen;
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_EQ(seen.job().state(), kCancelled);
+  EXPECT_FALSE(stream->Read(&seen));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_P(JobsTest, CancelStopsARunningTask) {
+  auto worker = NewWorker();
+  ASSERT_TRUE(worker->Greet());
+  const std::int64_t job = Submit(Spec({"sleep", "9"}, "c"));
+  const auto assign = worker->NextAssign();
+  ASSERT_TRUE(assign);
+  ASSERT_TRUE(worker->SendProgress(assign->key(), kRunning));
+  v1::CancelRequest request;
+  request.add_tasks()->set_job(job);
+  v1::CancelReply reply;
+  Call call(client_);
+  ASSERT_TRUE(jobs_->Cancel(&call, request, &reply).ok());
+  const auto stop = worker->Next();
+  ASSERT_TRUE(stop && stop->has_stop());
+  EXPECT_EQ(stop->stop().key().id(), assign->key().id());
+  EXPECT_EQ(stop->stop().grace_ms(), 1000);
+}
+
+TEST_P(JobsTest, WatchOfAnUnknownJobIsNotFound) {
+  Call call(client_);
+  v1::WatchRequest watch;
+  watch.set_job(77);
+  auto stream = jobs_->Watch(&call, watch);
+  v1::GetJobReply seen;
+  EXPECT_FALSE(stream->Read(&seen));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_P(JobsTest, MissingContentIsNamed) {
+  v1::JobSpec spec = Spec({"true"}, "m");
+  spec.set_source_tree(std::string(32, 'q'));
+  v1::SubmitReply reply;
+  grpc::Status status = TrySubmit(spec, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("manifest is not on the server"));
+  spec.clear_source_tree();
+  spec.set_stdin_blob(std::string(32, 'q'));
+  status = TrySubmit(spec, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("standard input"));
+}
+
+TEST_P(JobsTest, BadRequestsAreRefused) {
+  v1::SubmitReply reply;
+  EXPECT_EQ(TrySubmit(Spec({}, "x"), &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(TrySubmit(Spec({"true"}, ""), &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  v1::SubmitRequest none;
+  Call call(client_);
+  EXPECT_EQ(jobs_->Submit(&call, none, &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  v1::CancelReply cancelled;
+  Call cancel(client_);
+  EXPECT_EQ(jobs_->Cancel(&cancel, {}, &cancelled).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_P(JobsTest, ExplainsQueuedAndEndedJobs) {
+  const std::int64_t job = Submit(Spec({"true"}, "e"));
+  v1::ExplainRequest request;
+  request.set_job(job);
+  v1::ExplainReply reply;
+  Call call(client_);
+  ASSERT_TRUE(jobs_->Explain(&call, request, &reply).ok());
+  EXPECT_EQ(reply.state(), kQueued);
+  v1::CancelRequest cancel;
+  cancel.add_tasks()->set_job(job);
+  v1::CancelReply cancelled;
+  Call cancel_call(client_);
+  ASSERT_TRUE(jobs_->Cancel(&cancel_call, cancel, &cancelled).ok());
+  Call again(client_);
+  ASSERT_TRUE(jobs_->Explain(&again, request, &reply).ok());
+  EXPECT_THAT(reply.summary(), HasSubstr("ended"));
+  request.set_job(99);
+  Call unknown(client_);
+  EXPECT_EQ(jobs_->Explain(&unknown, request, &reply).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_P(JobsTest, WhatNoWorkerCanRunIsRejectedWithReasons) {
+  auto worker = NewWorker();
+  ASSERT_TRUE(worker->Greet());
+  v1::JobSpec spec = Spec({"true"}, "huge");
+  spec.set_wait_for_worker(false);
+  spec.mutable_requirements()->set_memory_bytes(std::int64_t{900} << 30);
+  v1::SubmitReply reply;
+  ASSERT_TRUE(TrySubmit(spec, &reply).ok());
+  EXPECT_THAT(reply.rejected(), HasSubstr("w1"));
+  EXPECT_EQ(reply.jobs_size(), 0);
+}
+
+}  // namespace
+}  // namespace gpulayer::testing
