@@ -62,16 +62,15 @@ void BindJobState(Statement& to, const JobRecord& job) {
 }
 
 const char* const kJobColumns =
-    "id, user_name, name, state, queued, count_blocked, count_queued, count_preparing, "
+    "name, id, user_name, state, queued, count_blocked, count_queued, count_preparing, "
     "count_running, count_finishing, count_succeeded, count_failed, count_cancelled, "
     "count_timed_out, exit_code, signal, cause_kind, cause_text, created_at_us, started_at_us, "
     "ended_at_us";
 
-Result<JobRecord> ReadJob(Statement& from, std::string* name) {
+Result<JobRecord> ReadJob(Statement& from) {
   JobRecord job;
   job.id = JobId(from.Int());
   job.user = UserName(String(from));
-  *name = String(from);
   job.state = Enum<TaskState>(from);
   Result<IntervalSet> queued = IntervalSet::FromText(from.Text());
   if (!queued.ok()) return DataLoss("job " + ToString(job.id) + ": its queued tasks");

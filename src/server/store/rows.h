@@ -17,9 +17,10 @@ namespace gpulayer::rows {
 // What changes in a job, in the order of jobs' columns from `state` on.
 void BindJobState(sqlite::Statement& to, const JobRecord& job);
 
-// "id, user_name, state, ..., name": without the spec.
+// "name, id, user_name, ...", without the spec. The caller takes the name first and may then leave
+// the rest: a list by name passes over many rows.
 extern const char* const kJobColumns;
-Result<JobRecord> ReadJob(sqlite::Statement& from, std::string* name);
+Result<JobRecord> ReadJob(sqlite::Statement& from);
 
 extern const char* const kTaskColumns;
 void Bind(sqlite::Statement& to, const TaskRecord& task);

@@ -243,8 +243,8 @@ class SqliteStore : public Store {
     for (;;) {
       GPULAYER_ASSIGN_OR_RETURN(const bool row, query.Step());
       if (!row) return jobs;
-      std::string name;
-      Result<JobRecord> job = rows::ReadJob(query, &name);
+      query.Text();  // the name, which the spec has, too
+      Result<JobRecord> job = rows::ReadJob(query);
       if (!job.ok()) return NameFile(*db_, job.status());
       GPULAYER_ASSIGN_OR_RETURN(job->spec, ReadSpec(*db_, spec, job->id));
       jobs.push_back(*std::move(job));

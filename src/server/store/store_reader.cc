@@ -73,11 +73,11 @@ class SqliteReader : public StoreReader {
     while (jobs.size() < filter.limit) {
       GPULAYER_ASSIGN_OR_RETURN(const bool row, query.Step());
       if (!row) break;
-      std::string name;
-      Result<JobRecord> job = rows::ReadJob(query, &name);
-      if (!job.ok()) return NameFile(*db_, job.status());
       // Here and not in SQL: SQLite's GLOB knows brackets, ours does not.
+      const std::string_view name = query.Text();
       if (!filter.name_glob.empty() && !GlobMatch(filter.name_glob, name)) continue;
+      Result<JobRecord> job = rows::ReadJob(query);
+      if (!job.ok()) return NameFile(*db_, job.status());
       GPULAYER_ASSIGN_OR_RETURN(job->spec, ReadSpec(*db_, get_spec_, job->id));
       jobs.push_back(*std::move(job));
     }
@@ -89,8 +89,8 @@ class SqliteReader : public StoreReader {
     get_job_.Int(id.value());
     GPULAYER_ASSIGN_OR_RETURN(const bool row, get_job_.Step());
     if (!row) return NotFound("job " + ToString(id) + ": no such job");
-    std::string name;
-    Result<JobRecord> job = rows::ReadJob(get_job_, &name);
+    get_job_.Text();  // the name, which the spec has, too
+    Result<JobRecord> job = rows::ReadJob(get_job_);
     if (!job.ok()) return NameFile(*db_, job.status());
     GPULAYER_ASSIGN_OR_RETURN(job->spec, ReadSpec(*db_, get_spec_, id));
     return job;
