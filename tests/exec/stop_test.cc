@@ -48,7 +48,7 @@ constexpr char kDaemon[] =
 TEST_F(StopTest, F02_ADoubleForkedDaemonIsSwept) {
   const AttemptStatus s = Run(Shell(std::string(kDaemon) + "exit 0"));
   EXPECT_EQ(s.exit_code, 0);
-  EXPECT_EQ(s.swept, 1);
+  EXPECT_GE(s.swept, 1);  // its `mv` may still be on the way out
   EXPECT_FALSE(IsAlive(std::stoi(*ReadFile(dir_ / "daemon"))));
 }
 
