@@ -15,8 +15,10 @@ echo "transcoding $clip (${length%.*} s) on ${GPULAYER_WORKER:-this machine}"
 ffmpeg -hide_banner -loglevel error -nostdin -nostats -y -progress pipe:1 -i "$clip" \
   -vf scale=640:-2 -c:v libx264 -preset veryfast -crf 26 -c:a aac -b:a 96k -movflags +faststart "$out" |
   while IFS='=' read -r key value; do
-    # ffmpeg reports twice a second; its clock is "00:00:12.340000"
-    [[ $key == out_time && $value == [0-9]* ]] && echo "done to ${value%.*}"
-    true
+    # ffmpeg reports twice a second, its clock as "00:00:12.340000".
+    if [[ $key == out_time && $value == [0-9]* && ${value%.*} != "${last:-}" ]]; then
+      last=${value%.*}
+      echo "done to $last"
+    fi
   done
 echo "$(stat -c %s "$clip") bytes became $(stat -c %s "$out") bytes"
