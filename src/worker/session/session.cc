@@ -115,9 +115,10 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
     bool reading = false;
     {
       MutexLock lock(mutex_);
+      aborted_ = true;
       reading = reading_;
     }
-    if (!reading) End();  // else the read fails and ends it
+    if (!reading) End();  // else the read under way ends it, whether it fails or just succeeded
   }
 
   void Write(pb::WorkerMessage message) {
@@ -176,11 +177,13 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
   }
 
   void OnReadDone(bool ok) override {
+    bool over = !ok;
     {
       MutexLock lock(mutex_);
       reading_ = false;
+      over = over || aborted_;
     }
-    if (!ok) return End();
+    if (over) return End();
     Result<Event> event = ToEvent(incoming_);
     if (!event.ok() && event.status().code() == StatusCode::kUnimplemented) return Read();
     if (event.ok() && std::holds_alternative<Connected>(*event)) {
@@ -244,6 +247,7 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
   bool writing_ GPULAYER_GUARDED_BY(mutex_) = false;
   bool reading_ GPULAYER_GUARDED_BY(mutex_) = false;
   bool opened_ GPULAYER_GUARDED_BY(mutex_) = false;
+  bool aborted_ GPULAYER_GUARDED_BY(mutex_) = false;
   bool ended_ GPULAYER_GUARDED_BY(mutex_) = false;
 };
 
