@@ -101,7 +101,8 @@ class Simulation {
     const JobId job(timeline_.Draw(1, std::ssize(server_.store.jobs)));
     cancel.tasks.push_back({job, std::nullopt});
     if (timeline_.Chance(30)) cancel.tasks[0].task = TaskIndex(0);
-    server_.Ask(cancel);
+    const bool whole = !cancel.tasks[0].task;
+    if (server_.Ask(cancel) && whole) cancelled_.emplace(job, timeline_.now().wall);
   }
 
   void FaultStrikes() {
@@ -130,6 +131,9 @@ class Simulation {
     for (const auto& [request, job] : answers_) EXPECT_TRUE(server_.store.jobs.contains(job));
     for (const auto& [ref, attempt] : server_.store.attempts) {
       EXPECT_TRUE(attempt.state == AttemptState::kEnded || attempt.state == AttemptState::kLost);
+      if (const auto it = cancelled_.find(ref.task.job); it != cancelled_.end()) {
+        EXPECT_LE(attempt.created, it->second) << ToString(ref) << " began after its cancel";
+      }
       if (attempt.state != AttemptState::kEnded || !attempt.started) continue;
       // Not a byte of its log is lost, and none is there twice.
       const auto& written = attempt.worker_name == "a" ? a_.written : b_.written;
@@ -152,6 +156,7 @@ class Simulation {
   int requests_ = 0;
   std::map<RequestId, std::shared_ptr<const JobSpec>> requests_open_;
   std::map<RequestId, JobId> answers_;
+  std::map<JobId, WallTime> cancelled_;  // the whole job, first time
 };
 
 TEST(SimTest, EverythingEndsAndNothingIsLost) {

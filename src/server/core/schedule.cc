@@ -138,6 +138,7 @@ void Schedule(Turn& turn) {
   state.reservation.reset();
   std::map<JobId, QueueClass*> next;  // each class by its first job
   for (auto& [needs, queue_class] : state.queue) {
+    queue_class.blocked = false;
     next.emplace(*queue_class.jobs.begin(), &queue_class);
   }
   while (!next.empty()) {
@@ -149,9 +150,10 @@ void Schedule(Turn& turn) {
     Job& job = state.jobs.at(id);
     if (StartTasks(turn, *queue_class, job)) {
       if (follower != JobId()) next.emplace(follower, queue_class);
-    } else if (!state.reservation) {
-      Reserve(state, *queue_class, job);
+      continue;
     }
+    queue_class->blocked = true;
+    if (!state.reservation) Reserve(state, *queue_class, job);
   }
 }
 

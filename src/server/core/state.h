@@ -65,6 +65,7 @@ struct Job {
 struct QueueClass {
   std::set<JobId> jobs;              // with queued tasks, in order of submit
   std::map<WorkerId, bool> can_run;  // what NeverReasons said; dropped when the worker changes
+  bool blocked = false;  // the last pass found no room: until something is freed there is none
 };
 
 struct Worker {

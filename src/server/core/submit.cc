@@ -124,7 +124,8 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
       job = NewJob(event, spec, state.last_job, turn.now);
       SyncQueue(state, job);
       turn.inserted.insert(state.last_job);
-      turn.schedule = true;
+      // Behind others that find no room it finds none either: a submit to a full house is cheap.
+      if (!state.queue.at(spec->requirements).blocked) turn.schedule = true;
     }
     reply.jobs.push_back(std::move(submitted));
   }
