@@ -111,7 +111,7 @@ class Parser {
     for (const std::string& name : names) {
       verb->add_option_function<std::vector<std::string>>(
               name, [name](const std::vector<std::string>&) { NotBuilt(name); }, "")
-          ->expected(0, 1)
+          ->expected(0, 1000)  // whatever follows: it is refused before that is looked at
           ->group("")
           ->trigger_on_parse();
     }

@@ -1,0 +1,445 @@
+#!/usr/bin/env python3
+"""The command line with real programs: one server and worker for most cases, in a folder of its own.
+
+Usage: cli_test.py BIN_DIR [unittest arguments].
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+BIN = pathlib.Path(sys.argv.pop(1)).resolve()
+CLI = str(BIN / "gpulayer")
+PATIENCE = 60
+
+
+class Home:
+    """A user's own folders, and the environment that points to them."""
+
+    def __init__(self) -> None:
+        self.temporary = tempfile.TemporaryDirectory(prefix="gpulayer-cli-")
+        self.path = pathlib.Path(self.temporary.name)
+        self.cwd = self.path / "cwd"
+        self.cwd.mkdir()
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("GPULAYER_")}
+        self.env |= {
+            "GPULAYER_DATA_DIR": str(self.path / "data"),
+            "GPULAYER_CONFIG_DIR": str(self.path / "config"),
+            "XDG_CACHE_HOME": str(self.path / "cache"),
+        }
+
+    def run(self, *args: "str | bytes", **kwargs: object) -> "subprocess.CompletedProcess[bytes]":
+        options: dict = {"cwd": self.cwd, "env": self.env, "stdin": subprocess.DEVNULL, "timeout": PATIENCE}
+        options |= kwargs
+        return subprocess.run([CLI, *args], capture_output=True, **options)
+
+    def start(self, *args: str) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([CLI, *args], cwd=self.cwd, env=self.env, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def close(self) -> None:
+        self.run("down")
+        self.temporary.cleanup()
+
+
+def eventually(condition, what: str):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"not in time: {what}")
+
+
+class Up(unittest.TestCase):
+    """Shares one `up` among the cases."""
+
+    home: Home
+    up: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.home = Home()
+        done = cls.home.run("up", "--listen", "127.0.0.1:0", "--slots", "4")
+        assert done.returncode == 0, done
+        cls.up = done.stdout.decode()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.home.close()
+
+    def gpulayer(self, *args: "str | bytes", code: int = 0, **kwargs: object) -> "subprocess.CompletedProcess[bytes]":
+        done = self.home.run(*args, **kwargs)
+        self.assertEqual(done.returncode, code, done)
+        return done
+
+    def address(self) -> str:
+        found = re.search(r"gpulayer login (\S+) --token (\S+)", self.up)
+        assert found, self.up
+        return found.group(1)
+
+    def token(self, role: str, *args: str) -> str:
+        return self.gpulayer("token", "create", "--role", role, *args).stdout.decode().strip()
+
+
+class Submit(Up):
+    def test_exit_code_and_streams(self) -> None:
+        done = self.gpulayer("submit", "--", "sh", "-c", "echo out; echo err >&2; exit 7", code=7)
+        self.assertEqual(done.stdout, b"out\n")
+        self.assertEqual(done.stderr, b"err\n")
+        self.gpulayer("submit", "--", "no-such-program", code=127)
+        self.gpulayer("submit", "--", "/etc/passwd", code=126)
+        self.gpulayer("submit", "--", "sh", "-c", "kill -9 $$", code=137)
+        self.gpulayer("submit", "--time", "1s", "--grace", "0s", "--", "sleep", "60", code=124)
+
+    def test_f42_arguments_arrive_byte_for_byte(self) -> None:
+        words = [b"a b", b"c'd", b"$HOME", b"*", b"x;y", b"", b"n\nl", b"\x80\xff", b"[a,b]", b"--json", b"--", b"{}"]
+        program = "import os,sys; sys.stdout.buffer.write(b'\\0'.join(os.fsencode(a) for a in sys.argv[1:]))"
+        done = self.gpulayer("submit", "--", "python3", "-c", program, *words)
+        self.assertEqual(done.stdout, b"\0".join(words))
+        done = self.gpulayer("submit", *[b"--env=V%d=%s" % (i, w) for i, w in enumerate(words)], "--", "python3", "-c",
+                             "import os,sys; sys.stdout.buffer.write(b'\\0'.join(os.environb[b'V%d' % i]"
+                             f" for i in range({len(words)})))")
+        self.assertEqual(done.stdout, b"\0".join(words))
+
+    def test_f43_standard_input_ends_at_once_and_ours_is_left_alone(self) -> None:
+        self.assertEqual(self.gpulayer("submit", "--", "cat").stdout, b"")
+        loop = f"while read l; do {CLI} submit -- echo \"$l\"; done"
+        done = subprocess.run(["sh", "-c", loop], input=b"1\n2\n3\n", env=self.home.env, cwd=self.home.cwd,
+                              capture_output=True, timeout=PATIENCE)
+        self.assertEqual(done.stdout, b"1\n2\n3\n", done)
+
+    def test_a_file_as_standard_input(self) -> None:
+        (self.home.cwd / "in").write_bytes(b"a\0b\n")
+        self.assertEqual(self.gpulayer("submit", "--stdin", "in", "--", "cat").stdout, b"a\0b\n")
+
+    def test_impossible_request_is_refused_with_the_reason(self) -> None:
+        begin = time.monotonic()
+        done = self.gpulayer("submit", "--memory", "900GiB", "--", "true", code=125)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertRegex(done.stderr.decode(), r"gpulayer: no worker can run this: needs .*900GiB")
+
+    def test_a_file_here_and_nothing_shipped(self) -> None:
+        (self.home.cwd / "train.py").write_text("print('trained')")
+        done = self.gpulayer("submit", "--", "python3", "train.py", code=125)
+        self.assertEqual(done.stderr, b"gpulayer: train.py is a file here but nothing is shipped: add `--source .`\n")
+        self.assertNotEqual(self.home.run("submit", "--no-source", "--", "python3", "train.py").returncode, 125)
+        self.assertEqual(self.gpulayer("submit", "--source", ".", "--", "python3", "train.py").stdout, b"trained\n")
+
+    def test_outputs_come_home_after_failure_too(self) -> None:
+        source = self.home.path / "outputs-source"
+        source.mkdir()
+        (source / "kept").write_text("k")
+        done = self.gpulayer("submit", "--source", str(source), "--name", "out", "--", "sh", "-c",
+                             "echo made > made; mkdir d; echo 2 > d/two; exit 3", code=3)
+        self.assertEqual(done.stdout, b"")
+        job = json.loads(self.gpulayer("job", "list", "--name", "out", "--json").stdout)["items"][0]["id"]
+        folder = self.home.cwd / "gpulayer_runs" / str(job)
+        self.assertEqual((folder / "made").read_text(), "made\n")
+        self.assertEqual((folder / "d/two").read_text(), "2\n")
+        self.assertFalse((folder / "kept").exists())
+        to = self.home.path / "to"
+        self.gpulayer("job", "result", str(job), "--to", str(to))
+        self.assertEqual((to / "made").read_text(), "made\n")
+
+    def test_detach_wait_logs(self) -> None:
+        job = self.gpulayer("submit", "--detach", "--", "printf", "x\\nlast-without-newline").stdout.decode()
+        self.assertRegex(job, r"^\d+\n$")
+        job = job.strip()
+        self.gpulayer("job", "wait", job)
+        self.assertEqual(self.gpulayer("job", "logs", job).stdout, b"x\nlast-without-newline")
+        self.assertEqual(self.gpulayer("logs", "-f", job).stdout, b"x\nlast-without-newline")
+        self.assertEqual(self.gpulayer("logs", "--stderr", job).stdout, b"")
+        shown = json.loads(self.gpulayer("job", "show", job, "--json").stdout)
+        for field in ("id", "name", "user", "state", "exit_code", "signal", "cause", "source_hash", "request",
+                      "created_at", "started_at", "ended_at", "tasks"):
+            self.assertIn(field, shown)
+        self.assertEqual((shown["state"], shown["exit_code"], shown["signal"]), ("succeeded", 0, None))
+        self.assertEqual(self.gpulayer("job", "logs", "99999", code=1).stdout, b"")
+        self.gpulayer("job", "wait", "99999", code=125)
+
+    def test_request_id_names_one_job(self) -> None:
+        jobs = {self.gpulayer("submit", "-d", "--request-id", "once", "--", "true").stdout for _ in range(3)}
+        self.assertEqual(len(jobs), 1)
+
+    def test_ctrl_c_cancels_and_says_so(self) -> None:
+        client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
+        self.assertEqual(client.stdout.readline(), b"started\n")
+        client.send_signal(signal.SIGINT)
+        _, err = client.communicate(timeout=PATIENCE)
+        self.assertEqual(client.returncode, 130, err)
+        self.assertIn(b"cancelling job", err)
+
+    def test_a_second_ctrl_c_leaves_while_the_cancel_stands(self) -> None:
+        client = self.home.start("submit", "--", "sh", "-c", "trap '' TERM; echo started; sleep 600; sleep 600")
+        self.assertEqual(client.stdout.readline(), b"started\n")
+        client.send_signal(signal.SIGINT)
+        self.assertIn(b"cancelling job", client.stderr.readline())
+        # The cancel has to be through, or there is none to stand.
+        job = json.loads(self.gpulayer("job", "list", "--limit", "1", "--json").stdout)["items"][0]["id"]
+        time.sleep(0.5)
+        client.send_signal(signal.SIGINT)
+        _, err = client.communicate(timeout=10)
+        self.assertEqual(client.returncode, 130, err)
+        self.assertIn(b"job attach %d" % job, err)
+        self.gpulayer("job", "cancel", "--now", str(job))
+        self.gpulayer("job", "wait", str(job), code=130)
+
+    def test_sigterm_leaves_the_job_running(self) -> None:
+        client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
+        self.assertEqual(client.stdout.readline(), b"started\n")
+        client.send_signal(signal.SIGTERM)
+        _, err = client.communicate(timeout=10)
+        self.assertEqual(client.returncode, 143, err)
+        found = re.search(rb"gpulayer job attach (\d+)", err)
+        assert found, err
+        job = found.group(1).decode()
+        self.assertEqual(json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"], "running")
+        follower = self.home.start("job", "attach", job)
+        self.assertEqual(follower.stdout.readline(), b"started\n")
+        self.gpulayer("cancel", job)
+        follower.communicate(timeout=PATIENCE)
+        self.assertEqual(follower.returncode, 130)
+
+    def test_json_holds_bytes_that_are_not_text(self) -> None:
+        job = self.gpulayer("submit", "-d", "--", "echo", b"\x80").stdout.decode().strip()
+        self.gpulayer("job", "wait", job)
+        shown = json.loads(self.gpulayer("job", "show", job, "--json").stdout)
+        self.assertEqual(shown["request"]["command"], ["echo", {"$bytes": "gA=="}])
+        self.assertEqual(self.gpulayer("logs", job).stdout, b"\x80\n")
+
+    def test_over_the_source_limit(self) -> None:
+        source = self.home.path / "big"
+        (source / "data").mkdir(parents=True)
+        (source / "data" / "x").write_bytes(b"x" * 100_000)
+        done = self.gpulayer("submit", "--source", str(source), "--source-limit", "10KiB", "--", "true", code=125)
+        self.assertIn(b"data", done.stderr)
+
+    def test_dry_run(self) -> None:
+        source = self.home.path / "dry"
+        source.mkdir()
+        (source / "a").write_bytes(b"12345")
+        done = self.gpulayer("submit", "--source", str(source), "--dry-run", "--", "true")
+        self.assertEqual(done.stdout, b"5B\ta\n")
+
+
+class Verbs(Up):
+    def test_tables_and_documents(self) -> None:
+        self.gpulayer("submit", "--", "true")
+        for verb in (["ps"], ["worker", "list"], ["status"], ["token", "list"], ["target", "list"],
+                     ["resources", "detect"], ["version"]):
+            self.assertTrue(self.gpulayer(*verb).stdout, verb)
+            json.loads(self.gpulayer(*verb, "--json").stdout)
+        self.assertEqual(json.loads(self.gpulayer("worker", "list", "--json").stdout)["items"][0]["state"], "online")
+        self.assertEqual(json.loads(self.gpulayer("job", "explain", "1", "--json").stdout)["job"], 1)
+
+    def test_a_second_up_says_it_is_up(self) -> None:
+        self.assertIn("was up already", self.gpulayer("up").stdout.decode())
+        self.gpulayer("up", "--slots", "1", code=2)
+
+    def test_completions_are_sound(self) -> None:
+        script = self.gpulayer("completion", "bash").stdout.decode()
+        check = script + '\nCOMP_WORDS=(gpulayer job s); COMP_CWORD=2; _gpulayer; echo "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.stdout, "show\n", done)
+        check = script + '\nCOMP_WORDS=(gpulayer submit --mem); COMP_CWORD=2; _gpulayer; echo "${COMPREPLY[@]}"'
+        done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.stdout, "--memory\n", done)
+
+
+class Doors(Up):
+    """Who gets in, and what is said to the others."""
+
+    def login(self, token: str, address: "str | None" = None, code: int = 0) -> str:
+        begin = time.monotonic()
+        done = self.home.run("login", address or self.address(), "--token", "-", input=token.encode() + b"\n",
+                             stdin=None)
+        self.assertEqual(done.returncode, code, done)
+        self.assertLess(time.monotonic() - begin, 10)
+        return done.stderr.decode()
+
+    def test_a_login_submits_and_is_forgotten(self) -> None:
+        self.login(self.token("client"))
+        self.assertEqual(self.gpulayer("submit", "--", "echo", "x").stdout, b"x\n")
+        self.gpulayer("token", "create", "--role", "admin", code=1)
+        self.gpulayer("logout")
+        self.assertIn("admin", self.gpulayer("status").stdout.decode())
+
+    def test_tokens_that_are_no_good(self) -> None:
+        good = self.token("client")
+        parts = good.split(".")
+        self.assertIn("not of the form", self.login("rubbish", code=1))
+        wrong = self.login(".".join([*parts[:3], "0" * len(parts[3]), parts[4]]), code=1)
+        other = self.login(".".join([*parts[:4], "0" * 64]), code=1)
+        self.assertIn("not the server that this token was made by", other)
+        self.gpulayer("token", "revoke", parts[2])
+        revoked = self.login(good, code=1)
+        self.assertIn("revoked", revoked)
+        short = self.token("client", "--expires", "1ms")
+        time.sleep(0.05)
+        expired = self.login(short, code=1)
+        self.assertIn("expired", expired)
+        worker = self.login(self.token("worker"), code=1)
+        self.assertIn("worker", worker)
+        self.assertEqual(len({wrong, other, revoked, expired, worker}), 5)
+
+    def test_addresses_that_are_no_good(self) -> None:
+        token = self.token("client")
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            port = closed.getsockname()[1]
+        self.assertIn("nobody listens", self.login(token, f"127.0.0.1:{port}", code=1))
+        with socket.socket() as plain:
+            plain.bind(("127.0.0.1", 0))
+            plain.listen()
+
+            def answer() -> None:
+                connection, _ = plain.accept()
+                with connection:
+                    connection.recv(100)
+                    connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            self.assertIn("without TLS", self.login(token, f"127.0.0.1:{plain.getsockname()[1]}", code=1))
+            thread.join()
+        with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)  # who comes when the queue is full hears nothing
+            for waiting in (first, second):
+                waiting.setblocking(False)
+                waiting.connect_ex(full.getsockname())
+            self.assertIn("does not answer", self.login(token, f"127.0.0.1:{full.getsockname()[1]}", code=1))
+
+    def test_another_server_at_the_address_of_a_login(self) -> None:
+        self.login(self.token("client"))
+        try:
+            other = Home()
+            try:
+                done = other.run("up", "--listen", "127.0.0.1:0", "--no-worker")
+                self.assertEqual(done.returncode, 0, done)
+                address = re.search(r"gpulayer login (\S+)", done.stdout.decode()).group(1)
+                file = next((self.home.path / "config/targets").glob("*.json"))
+                login = json.loads(file.read_text())
+                file.write_text(json.dumps(login | {"address": address}))
+                refused = self.gpulayer("submit", "--", "true", code=125)
+                self.assertIn(b"not the server this login was made with", refused.stderr)
+            finally:
+                other.close()
+        finally:
+            self.gpulayer("logout")
+
+    def test_a_second_machine_joins(self) -> None:
+        second = Home()
+        try:
+            done = second.run("join", self.address(), "--token", self.token("worker"), "--name", "second", "--slots", "9")
+            self.assertEqual(done.returncode, 0, done)
+            done = self.gpulayer("submit", "--slots", "9", "--", "sh", "-c", "echo $GPULAYER_WORKER")
+            self.assertEqual(done.stdout, b"second\n")
+            for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    text = process.read_bytes()
+                except OSError:
+                    continue
+                self.assertFalse(b"gpulayer-" in text and b"gl1." in text, text)
+        finally:
+            second.close()
+
+
+class Alone(unittest.TestCase):
+    """Cases with a server of their own, or none."""
+
+    def setUp(self) -> None:
+        self.home = Home()
+        self.addCleanup(self.home.close)
+
+    def test_no_server(self) -> None:
+        done = self.home.run("submit", "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"run `gpulayer up` or `gpulayer login`", done.stderr)
+        self.assertEqual(self.home.run("ps").returncode, 1)
+        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+
+    def test_down_leaves_nothing_and_up_starts_again_what_died(self) -> None:
+        up = ("up", "--listen", "127.0.0.1:0")
+        self.assertEqual(self.home.run(*up).returncode, 0)
+        data = self.home.path / "data"
+        record = json.loads((data / "daemons.json").read_text())
+        pids = [record["server_process"]["pid"], record["worker_process"]["pid"]]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            done = self.home.run("up")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertIn(b"runs again", done.stdout)
+        self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
+        begin = time.monotonic()
+        self.assertEqual(self.home.run("down").returncode, 0)
+        self.assertLess(time.monotonic() - begin, 15)
+
+        def left() -> list:
+            mark = str(data).encode()
+            found = []
+            for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    if mark in process.read_bytes():
+                        found.append(process)
+                except OSError:
+                    pass
+            return found
+
+        self.assertEqual(left(), [])
+
+    def test_a_port_in_use_and_nothing_half_started(self) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            done = self.home.run("up", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn(b"in use", done.stderr)
+            self.assertFalse((self.home.path / "data/daemons.json").exists())
+
+    def test_run_folders_of_two_servers_and_local_runs_never_mix(self) -> None:
+        other = Home()
+        self.addCleanup(other.close)
+        other.cwd = self.home.cwd
+        make = ("--", "sh", "-c", "echo $GPULAYER_JOB_ID > made")
+        for home in (self.home, other):
+            self.assertEqual(home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+            self.assertEqual(home.run("submit", *make).returncode, 0)
+        self.assertEqual(self.home.run("run", *make).returncode, 0)
+        folders = sorted(p.name for p in (self.home.cwd / "gpulayer_runs").iterdir() if p.is_dir())
+        self.assertEqual(len(folders), 3, folders)
+        self.assertEqual((folders[0], folders[2]), ("1", "local-1"))
+        self.assertRegex(folders[1], r"^1-[0-9a-f]{6}$")
+
+    def test_a_local_run_needs_no_server_and_leaves_none(self) -> None:
+        done = self.home.run("run", "--", "sh", "-c", "echo local; exit 4")
+        self.assertEqual((done.returncode, done.stdout), (4, b"local\n"), done)
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (process / "environ").read_bytes()
+            except OSError:
+                continue
+            self.assertNotIn(str(self.home.path).encode(), environment)
+
+    def test_in_the_foreground_until_a_signal(self) -> None:
+        up = self.home.start("up", "--foreground", "--listen", "127.0.0.1:0")
+        self.assertIn(b"GPUlayer is up", up.stdout.readline())
+        up.send_signal(signal.SIGTERM)
+        up.communicate(timeout=PATIENCE)
+        self.assertEqual(up.returncode, 0)
+        self.assertFalse((self.home.path / "data/daemons.json").exists())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,147 @@
+// A server that does what the test says: answers in a row, streams in pieces, failures in between.
+#ifndef GPULAYER_TESTS_CLIENT_FAKE_TRANSPORT_H_
+#define GPULAYER_TESTS_CLIENT_FAKE_TRANSPORT_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/transport.h"
+
+namespace gpulayer::client {
+
+template <typename T>
+class FakeStream : public ReadStream<T> {
+ public:
+  FakeStream(std::vector<T> messages, Status end)
+      : messages_(messages.begin(), messages.end()), end_(std::move(end)) {}
+  Result<std::optional<T>> Read() override {
+    if (messages_.empty()) {
+      if (!end_.ok()) return end_;
+      return std::optional<T>();
+    }
+    T message = std::move(messages_.front());
+    messages_.pop_front();
+    return std::optional<T>(std::move(message));
+  }
+
+ private:
+  std::deque<T> messages_;
+  const Status end_;
+};
+
+// Keeps blobs by hash, as the real one does.
+class FakeTransport : public Transport {
+ public:
+  using Answer =
+      std::function<Status(const google::protobuf::MessageLite&, google::protobuf::MessageLite*)>;
+
+  Status Call(Method method, const google::protobuf::MessageLite& request,
+              google::protobuf::MessageLite* reply, const CallOptions&) override {
+    ++calls[method];
+    if (!failures[method].empty()) {
+      const Status status = failures[method].front();
+      failures[method].pop_front();
+      return status;
+    }
+    if (answers.count(method) > 0) return answers[method](request, reply);
+    if (method == Method::kMissing) {
+      return Missing(static_cast<const v1::MissingRequest&>(request),
+                     static_cast<v1::MissingReply*>(reply));
+    }
+    return OkStatus();
+  }
+  std::unique_ptr<ReadStream<v1::LogChunk>> ReadLogs(const v1::ReadLogsRequest&,
+                                                     InterruptPtr) override {
+    return nullptr;
+  }
+  std::unique_ptr<ReadStream<v1::GetJobReply>> Watch(const v1::WatchRequest&,
+                                                     InterruptPtr) override {
+    return nullptr;
+  }
+  // One part a message; ends early with `download_break` after so many parts, once.
+  std::unique_ptr<ReadStream<v1::DownloadChunk>> Download(const v1::DownloadRequest& request,
+                                                          InterruptPtr) override {
+    ++downloads;
+    std::vector<v1::DownloadChunk> chunks;
+    for (const std::string& hash : request.hashes()) {
+      const std::string& data = blobs[hash];
+      std::size_t at = 0;
+      do {
+        v1::DownloadChunk chunk;
+        v1::BlobPart* part = chunk.add_parts();
+        if (at == 0) {
+          part->set_hash(hash);
+          part->set_size(static_cast<std::int64_t>(data.size()));
+        }
+        part->set_data(data.substr(at, 4));
+        at += 4;
+        if (break_after > 0 && static_cast<int>(chunks.size()) == break_after) {
+          break_after = 0;
+          return std::make_unique<FakeStream<v1::DownloadChunk>>(
+              std::move(chunks), Status(StatusCode::kUnavailable, "cut"));
+        }
+        chunks.push_back(std::move(chunk));
+      } while (at < data.size());
+    }
+    return std::make_unique<FakeStream<v1::DownloadChunk>>(std::move(chunks), OkStatus());
+  }
+  std::unique_ptr<UploadStream> Upload(InterruptPtr) override {
+    ++uploads;
+    return std::make_unique<FakeUpload>(this);
+  }
+
+  std::map<Method, Answer> answers;
+  std::map<Method, std::deque<Status>> failures;  // come first, one a call
+  std::map<Method, int> calls;
+  std::map<std::string, std::string> blobs;
+  std::vector<std::string> received;  // hashes in order
+  Status upload_status;
+  int uploads = 0;
+  int downloads = 0;
+  int break_after = 0;
+
+ private:
+  class FakeUpload : public UploadStream {
+   public:
+    explicit FakeUpload(FakeTransport* owner) : owner_(owner) {}
+    bool Write(const v1::UploadChunk& chunk) override {
+      for (const v1::BlobPart& part : chunk.parts()) {
+        if (!part.hash().empty()) {
+          hash_ = part.hash();
+          order_.push_back(hash_);
+        }
+        content_[hash_] += part.data();
+      }
+      return true;
+    }
+    Result<v1::UploadReply> Finish() override {
+      if (!owner_->upload_status.ok()) return std::exchange(owner_->upload_status, OkStatus());
+      for (const auto& [hash, data] : content_) owner_->blobs[hash] = data;
+      owner_->received.insert(owner_->received.end(), order_.begin(), order_.end());
+      return v1::UploadReply();
+    }
+
+   private:
+    FakeTransport* const owner_;
+    std::string hash_;
+    std::map<std::string, std::string> content_;
+    std::vector<std::string> order_;
+  };
+
+  Status Missing(const v1::MissingRequest& request, v1::MissingReply* reply) {
+    if (!request.tree().empty()) reply->set_tree_complete(blobs.count(request.tree()) > 0);
+    for (const std::string& hash : request.hashes()) {
+      if (blobs.count(hash) == 0) reply->add_hashes(hash);
+    }
+    return OkStatus();
+  }
+};
+
+}  // namespace gpulayer::client
+
+#endif  // GPULAYER_TESTS_CLIENT_FAKE_TRANSPORT_H_

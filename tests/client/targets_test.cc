@@ -1,0 +1,119 @@
+#include "client/targets.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "base/fs.h"
+#include "support/temp_dir.h"
+
+namespace gpulayer::client {
+namespace {
+
+class TargetsTest : public ::testing::Test {
+ protected:
+  TargetsTest() {
+    ::unsetenv("GPULAYER_TARGET");
+    ::unsetenv("GPULAYER_CONFIG_DIR");
+    ::unsetenv("GPULAYER_DATA_DIR");
+  }
+  ~TargetsTest() override { ::unsetenv("GPULAYER_TARGET"); }
+
+  std::string config() const { return dir_.path() + "/config"; }
+  std::string data() const { return dir_.path() + "/data"; }
+  LoginStore store() const { return LoginStore(config()); }
+  void Put(const std::string& name) {
+    ASSERT_TRUE(
+        store().Put({name, name + ":7461", "PEM", "glc1.client.1.s", "ann", "client", "u"}).ok());
+  }
+  Result<Target> Resolve(const std::string& target) {
+    return ResolveTarget({target, config(), data()});
+  }
+  void StartServerHere() {
+    ASSERT_TRUE(MakeDirs(data()).ok());
+    ASSERT_TRUE(WriteFileAtomic(data() + "/server.sock", "").ok());
+  }
+
+  testing::TempDir dir_;
+};
+
+TEST_F(TargetsTest, NoneSaysWhatToRun) {
+  const Status status = Resolve("").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("run `gpulayer up` or `gpulayer login`"), std::string::npos);
+}
+
+TEST_F(TargetsTest, TheServerHereComesLast) {
+  StartServerHere();
+  EXPECT_EQ(Resolve("")->name, "here");
+  EXPECT_EQ(Resolve("")->endpoint.socket, data() + "/server.sock");
+  Put("box");
+  EXPECT_EQ(Resolve("")->name, "here");  // kept, but not in use
+  ASSERT_TRUE(store().Use("box").ok());
+  EXPECT_EQ(Resolve("")->name, "box");
+}
+
+TEST_F(TargetsTest, AMovedSocketIsFound) {
+  ASSERT_TRUE(MakeDirs(data() + "/server").ok());
+  ASSERT_TRUE(
+      WriteFileAtomic(data() + "/server/endpoint.json", R"({"socket": "/run/x/s", "pid": 1})")
+          .ok());
+  EXPECT_EQ(Resolve("")->endpoint.socket, "/run/x/s");
+}
+
+TEST_F(TargetsTest, TheArgumentBeatsTheEnvironmentBeatsTheLoginInUse) {
+  Put("a");
+  Put("b");
+  Put("c");
+  ASSERT_TRUE(store().Use("a").ok());
+  EXPECT_EQ(Resolve("")->name, "a");
+  ::setenv("GPULAYER_TARGET", "b", 1);
+  EXPECT_EQ(Resolve("")->name, "b");
+  EXPECT_FALSE(Resolve("")->login_in_use);
+  EXPECT_EQ(Resolve("c")->name, "c");
+  EXPECT_EQ(Resolve("remote")->name, "a");
+  EXPECT_TRUE(Resolve("remote")->login_in_use);
+  EXPECT_TRUE(Resolve("a")->login_in_use);
+  EXPECT_EQ(Resolve("local")->kind, Target::Kind::kLocal);
+  EXPECT_EQ(Resolve("c")->endpoint.address, "c:7461");
+}
+
+TEST_F(TargetsTest, UnknownNames) {
+  EXPECT_EQ(Resolve("nobody").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Resolve("../x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Resolve("remote").status().code(), StatusCode::kFailedPrecondition);
+  for (const char* name : {"", "local", "remote", ".x", "-x", "a/b", "a b"}) {
+    EXPECT_FALSE(CheckLoginName(name).ok()) << name;
+  }
+}
+
+TEST_F(TargetsTest, CredentialsAreForTheirOwnerAlone) {
+  Put("box");
+  struct stat info{};
+  ASSERT_EQ(::stat((config() + "/targets").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  ASSERT_EQ(::stat((config() + "/targets/box.json").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(TargetsTest, RemovingTheOneInUseLeavesNone) {
+  Put("a");
+  Put("b");
+  ASSERT_TRUE(store().Use("a").ok());
+  ASSERT_TRUE(store().Remove("a").ok());
+  EXPECT_EQ(*store().InUse(), std::nullopt);
+  EXPECT_EQ(store().List()->size(), 1u);
+  EXPECT_EQ(store().Remove("a").code(), StatusCode::kNotFound);
+}
+
+TEST_F(TargetsTest, ADamagedFileIsNamed) {
+  Put("box");
+  ASSERT_TRUE(WriteFileAtomic(config() + "/targets/box.json", "{").ok());
+  const Status status = Resolve("box").status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("box.json"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace gpulayer::client
