@@ -20,6 +20,7 @@
 #include "base/status.h"
 #include "server/server.h"
 #include "wire/version.h"
+#include "worker/worker.h"
 
 namespace gpulayer {
 namespace {
@@ -178,29 +179,40 @@ int Serve(const Flags& flags, const UniqueFd& signals) {
   return 0;
 }
 
+// Server and worker for one client, until its end of standard input is closed. The worker ends
+// first: its jobs go.
+Status RunEphemeral(const std::string& dir, const UniqueFd& signals) {
+  ServerOptions options;
+  options.data_dir = dir;
+  options.durable = false;
+  GPULAYER_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
+                            Server::Start(std::move(options)));
+  WorkerOptions worker_options;
+  worker_options.server = "unix:" + server->socket_path();
+  worker_options.data_dir = JoinPath(dir, "worker");
+  worker_options.ephemeral = true;
+  GPULAYER_ASSIGN_OR_RETURN(const std::unique_ptr<Worker> worker,
+                            Worker::Start(std::move(worker_options)));
+  const nlohmann::json ready = {{"socket", server->socket_path()}, {"pid", getpid()}};
+  const std::string line =
+      ready.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  GPULAYER_RETURN_IF_ERROR(WriteAll(STDOUT_FILENO, line));
+  WaitForStop(signals, STDIN_FILENO);
+  worker->Stop();
+  server->Stop();
+  return OkStatus();
+}
+
 int ServeEphemeral(const UniqueFd& signals) {
-  if (const Status opened = OpenLog("server", "", LogLevel::kWarning); !opened.ok())
+  if (const Status opened = OpenLog("server", "", LogLevel::kWarning); !opened.ok()) {
     return Fail(opened);
+  }
   Result<std::string> dir = MakeTempDir(TempRoot(), "gpulayer-local-");
   if (!dir.ok()) return Fail(dir.status());
-  int code = 0;
-  {
-    ServerOptions options;
-    options.data_dir = *dir;
-    options.durable = false;
-    Result<std::unique_ptr<Server>> server = Server::Start(std::move(options));
-    if (server.ok()) {
-      const nlohmann::json ready = {{"socket", (*server)->socket_path()}, {"pid", getpid()}};
-      const std::string line =
-          ready.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-      if (WriteAll(STDOUT_FILENO, line).ok()) WaitForStop(signals, STDIN_FILENO);
-      (*server)->Stop();
-    } else {
-      code = Fail(server.status());
-    }
-  }
-  if (const Status removed = RemoveTree(*dir); !removed.ok()) code = Fail(removed);
-  return code;
+  const Status ran = RunEphemeral(*dir, signals);
+  const Status removed = RemoveTree(*dir);
+  if (!ran.ok()) return Fail(ran);
+  return removed.ok() ? 0 : Fail(removed);
 }
 
 int Main(int argc, char** argv) {

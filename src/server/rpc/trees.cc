@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/tree.h"
+#include "tree/unpack.h"
 #include "wire/tree.h"
 
 namespace gpulayer::rpc {
@@ -16,6 +17,7 @@ Status CheckTreeIsHere(BlobStore& blobs, const Hash& tree) {
                               ": its manifest is not on the server. Upload it first.");
   }
   GPULAYER_ASSIGN_OR_RETURN(const Tree parsed, wire::ParseTree(*manifest));
+  GPULAYER_RETURN_IF_ERROR(tree::CheckTree(parsed).Prefixed("tree " + tree.hex()));
   std::vector<Hash> content;
   for (const TreeEntry& entry : parsed.entries) {
     if (entry.type == EntryType::kFile) content.push_back(entry.hash);
