@@ -88,6 +88,18 @@ TEST(CancelTest, OutputsOnTheirWayAreNotStopped) {
   EXPECT_EQ(b.State(job), TaskState::kSucceeded);
 }
 
+TEST(CancelRegression, CancelWhileFinishingIsNotRunAgainWhenTheMachineIsLost) {
+  Bench b;
+  b.Connect("w1");
+  const JobId job = b.Submit({});
+  b.Running(job);
+  b.Finishing(job);
+  EXPECT_EQ(std::get<CancelReply>(b.Cancel(job)).already_ended, 1);
+  EXPECT_TRUE(All<SendStop>(b.last).empty());
+  b.Connect("w1");  // has lost it, outputs and all
+  EXPECT_EQ(b.State(job), TaskState::kCancelled);
+}
+
 TEST(CancelTest, AStopSurvivesAReconnectAndARestart) {
   Bench b;
   b.Connect("w1");

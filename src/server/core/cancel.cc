@@ -67,14 +67,17 @@ enum class Stopped { kOrdered, kAlreadyOver };
 
 Stopped OrderStop(Turn& turn, const Job& job, Task& task, const Cause& cause, bool at_once) {
   AttemptRecord& attempt = *task.attempt;
-  if (attempt.state == AttemptState::kFinishing) return Stopped::kAlreadyOver;
+  const bool over = attempt.state == AttemptState::kFinishing;
   const bool is_new = attempt.stop.kind == CauseKind::kNone;
-  if (!is_new && (task.stop_now || !at_once)) return Stopped::kOrdered;  // said before
+  if (!over && !is_new && (task.stop_now || !at_once)) return Stopped::kOrdered;  // said before
   if (is_new) {
     attempt.stop = cause;
     turn.Put(attempt);
     turn.changed.insert(job.record.id);
   }
+  // There is nothing to stop, but it is kept in mind: if the outputs are lost with their machine,
+  // what a user has cancelled does not run again.
+  if (over) return Stopped::kAlreadyOver;
   task.stop_now = at_once;
   const Worker& worker = turn.state.workers.at(attempt.worker);
   if (worker.session.value() != 0) {
