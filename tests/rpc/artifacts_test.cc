@@ -1,0 +1,169 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "model/tree.h"
+#include "rpc/fixture.h"
+#include "wire/tree.h"
+
+namespace gpulayer::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ArtifactsTest : public BothTransports {
+ protected:
+  static std::string Bytes(const Hash& hash) { return std::string(hash.bytes()); }
+
+  static void AddWhole(const std::string& data, v1::UploadChunk* chunk,
+                       const std::string& name = "") {
+    v1::BlobPart* part = chunk->add_parts();
+    part->set_hash(name.empty() ? Bytes(Hash::Of(data)) : name);
+    part->set_size(static_cast<std::int64_t>(data.size()));
+    part->set_data(data);
+  }
+
+  grpc::Status Upload(const std::vector<v1::UploadChunk>& chunks, v1::UploadReply* reply) {
+    Call call(client_);
+    auto stream = artifacts_->Upload(&call, reply);
+    for (const v1::UploadChunk& chunk : chunks) {
+      if (!stream->Write(chunk)) break;
+    }
+    stream->WritesDone();
+    return stream->Finish();
+  }
+
+  v1::MissingReply Missing(const v1::MissingRequest& request) {
+    v1::MissingReply reply;
+    Call call(client_);
+    const grpc::Status status = artifacts_->Missing(&call, request, &reply);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return reply;
+  }
+};
+GPULAYER_BOTH_TRANSPORTS(ArtifactsTest);
+
+TEST_P(ArtifactsTest, ManyBlobsUpAndDown) {
+  std::vector<std::string> blobs = {"", "small", std::string(700'000, 'b'),
+                                    std::string(256 << 10, 'c')};
+  std::vector<v1::UploadChunk> chunks(1);
+  for (const std::string& blob : blobs) {
+    std::size_t at = 0;
+    do {
+      const std::string piece = blob.substr(at, 200'000);
+      v1::BlobPart* part = chunks.back().add_parts();
+      if (at == 0) {
+        part->set_hash(Bytes(Hash::Of(blob)));
+        part->set_size(static_cast<std::int64_t>(blob.size()));
+      }
+      part->set_data(piece);
+      at += piece.size();
+      chunks.emplace_back();
+    } while (at < blob.size());
+  }
+  v1::UploadReply reply;
+  ASSERT_TRUE(Upload(chunks, &reply).ok());
+  EXPECT_EQ(reply.blobs(), 4);
+  v1::MissingRequest missing;
+  v1::DownloadRequest download;
+  for (const std::string& blob : blobs) {
+    missing.add_hashes(Bytes(Hash::Of(blob)));
+    download.add_hashes(Bytes(Hash::Of(blob)));
+  }
+  EXPECT_EQ(Missing(missing).hashes_size(), 0);
+
+  Call call(client_);
+  auto stream = artifacts_->Download(&call, download);
+  std::vector<std::string> got;
+  v1::DownloadChunk chunk;
+  while (stream->Read(&chunk)) {
+    for (const v1::BlobPart& part : chunk.parts()) {
+      if (!part.hash().empty()) got.emplace_back();
+      got.back() += part.data();
+    }
+  }
+  ASSERT_TRUE(stream->Finish().ok());
+  EXPECT_EQ(got, blobs);
+}
+
+TEST_P(ArtifactsTest, ContentThatDiffersFromItsNameIsNotTaken) {
+  v1::UploadChunk chunk;
+  AddWhole("the wrong content", &chunk, Bytes(Hash::Of("the right one")));
+  v1::UploadReply reply;
+  EXPECT_EQ(Upload({chunk}, &reply).error_code(), grpc::StatusCode::DATA_LOSS);
+  v1::MissingRequest missing;
+  missing.add_hashes(Bytes(Hash::Of("the right one")));
+  EXPECT_EQ(Missing(missing).hashes_size(), 1);
+}
+
+TEST_P(ArtifactsTest, BrokenStreamsAreRefused) {
+  v1::UploadReply reply;
+  v1::UploadChunk half;
+  half.add_parts()->set_hash(Bytes(Hash::Of("abcdef")));
+  half.mutable_parts(0)->set_size(6);
+  half.mutable_parts(0)->set_data("abc");
+  EXPECT_EQ(Upload({half}, &reply).error_code(), grpc::StatusCode::DATA_LOSS);
+  v1::UploadChunk nameless;
+  nameless.add_parts()->set_data("abc");
+  EXPECT_EQ(Upload({nameless}, &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  half.mutable_parts(0)->set_data("abcdefgh");
+  EXPECT_EQ(Upload({half}, &reply).error_code(), grpc::StatusCode::DATA_LOSS);
+  half.mutable_parts(0)->set_hash("short");
+  EXPECT_EQ(Upload({half}, &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_TRUE(Upload({}, &reply).ok());
+}
+
+TEST_P(ArtifactsTest, ATreeIsCompleteOnlyWithAllItsFiles) {
+  Tree tree;
+  tree.entries.push_back({"a.txt", EntryType::kFile, 0644, 5, Hash::Of("hello"), ""});
+  const std::string manifest = wire::SerializeTree(tree);
+  v1::MissingRequest request;
+  request.set_tree(Bytes(Hash::Of(manifest)));
+  EXPECT_FALSE(Missing(request).tree_complete());
+  v1::UploadReply reply;
+  v1::UploadChunk first;
+  AddWhole(manifest, &first);
+  ASSERT_TRUE(Upload({first}, &reply).ok());
+  EXPECT_FALSE(Missing(request).tree_complete());
+  v1::JobSpec spec = Spec({"true"}, "t");
+  spec.set_source_tree(Bytes(Hash::Of(manifest)));
+  v1::SubmitReply submitted;
+  const grpc::Status refused = TrySubmit(spec, &submitted);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), HasSubstr(Hash::Of("hello").hex()));
+  v1::UploadChunk second;
+  AddWhole("hello", &second);
+  ASSERT_TRUE(Upload({second}, &reply).ok());
+  EXPECT_TRUE(Missing(request).tree_complete());
+  EXPECT_TRUE(TrySubmit(spec, &submitted).ok());
+}
+
+TEST_P(ArtifactsTest, ATreeWithAPathThatEscapesIsRefused) {
+  Tree tree;
+  tree.entries.push_back({"../evil", EntryType::kFile, 0644, 0, Hash::Of(""), ""});
+  const std::string manifest = wire::SerializeTree(tree);
+  v1::UploadChunk chunk;
+  AddWhole(manifest, &chunk);
+  AddWhole("", &chunk);
+  v1::UploadReply reply;
+  ASSERT_TRUE(Upload({chunk}, &reply).ok());
+  v1::JobSpec spec = Spec({"true"}, "evil");
+  spec.set_source_tree(Bytes(Hash::Of(manifest)));
+  v1::SubmitReply submitted;
+  EXPECT_EQ(TrySubmit(spec, &submitted).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_P(ArtifactsTest, DownloadNamesTheFirstThatIsMissing) {
+  v1::DownloadRequest request;
+  request.add_hashes(Bytes(Hash::Of("nowhere")));
+  Call call(client_);
+  auto stream = artifacts_->Download(&call, request);
+  v1::DownloadChunk chunk;
+  EXPECT_FALSE(stream->Read(&chunk));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(status.error_message(), HasSubstr(Hash::Of("nowhere").hex()));
+}
+
+}  // namespace
+}  // namespace gpulayer::testing

@@ -1,0 +1,177 @@
+#include "server/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "model/token.h"
+#include "rpc/fake_worker.h"
+#include "rpc/fixture.h"
+#include "server/security/tls.h"
+
+namespace gpulayer::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class WholeServerTest : public ServerTest {
+ protected:
+  static int ModeOf(const std::string& path) {
+    struct stat st{};
+    return stat(path.c_str(), &st) == 0 ? static_cast<int>(st.st_mode & 0777) : -1;
+  }
+};
+
+TEST_F(WholeServerTest, ASecondServerOnTheSameFolderIsRefusedAtOnce) {
+  auto second = Server::Start({dir_ / "d", "", false});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().message(), HasSubstr("is in use by pid " + std::to_string(getpid())));
+  EXPECT_TRUE(PathExists(server_->socket_path()));
+}
+
+TEST_F(WholeServerTest, APortInUseIsSaidAndNothingIsLeft) {
+  auto second = Server::Start({dir_ / "e", "127.0.0.1:" + std::to_string(server_->port()), false});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.status().message(), HasSubstr("is in use by another program"));
+  EXPECT_FALSE(PathExists(dir_ / "e/server.sock"));
+  EXPECT_FALSE(PathExists(dir_ / "e/server/server.db"));
+  EXPECT_FALSE(PathExists(dir_ / "e/server/endpoint.json"));
+  for (const char* bad : {"nonsense", "1.2.3.4.5:1", "127.0.0.1:99999", "192.0.2.1:0"}) {
+    EXPECT_FALSE(Server::Start({dir_ / "e", bad, false}).ok()) << bad;
+  }
+}
+
+TEST_F(WholeServerTest, AFolderThatCannotBeMadeIsSaid) {
+  ASSERT_TRUE(WriteFileAtomic(dir_ / "file", "x").ok());
+  auto server = Server::Start({dir_ / "file", "", false});
+  ASSERT_FALSE(server.ok());
+  EXPECT_THAT(server.status().message(), HasSubstr("--data-dir"));
+}
+
+TEST_F(WholeServerTest, FilesAreForTheOwnerAlone) {
+  EXPECT_EQ(ModeOf(dir_ / "d/server"), 0700);
+  EXPECT_EQ(ModeOf(server_->socket_path()), 0600);
+  EXPECT_EQ(ModeOf(dir_ / "d/server/endpoint.json"), 0600);
+  EXPECT_EQ(ModeOf(dir_ / "d/server/tls/ca.key"), 0600);
+  EXPECT_EQ(ModeOf(dir_ / "d/server/tls/server.key"), 0600);
+}
+
+TEST_F(WholeServerTest, StopLeavesNoEndpointAndAStartFindsEverythingAgain) {
+  const std::string token = Token(Role::kClient);
+  const std::string ca = server_->ca_pem();
+  const std::string socket = server_->socket_path();
+  server_->Stop();
+  EXPECT_FALSE(PathExists(socket));
+  EXPECT_FALSE(PathExists(dir_ / "d/server/endpoint.json"));
+  server_.reset();
+  StartServer();
+  EXPECT_EQ(server_->ca_pem(), ca);
+  auto admin = v1::Admin::NewStub(ConnectTo(*server_, Transport::kTls));
+  v1::StatusRequest request;
+  request.mutable_version()->set_major(1);
+  v1::StatusReply reply;
+  Call call(token);
+  const grpc::Status status = admin->Status(&call, request, &reply);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(reply.user(), "ann");
+  EXPECT_EQ(reply.data_dir(), "");
+  EXPECT_GE(reply.addresses_size(), 1);
+}
+
+TEST_F(WholeServerTest, ATokenNamesTheAuthority) {
+  auto parsed = ParseToken(Token(Role::kWorker));
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->ca_fingerprint, *security::PublicKeyFingerprint(server_->ca_pem()));
+}
+
+TEST_F(WholeServerTest, StopEndsOpenStreamsWithinSeconds) {
+  auto channel = ConnectTo(*server_, Transport::kUnix);
+  FakeWorker worker(channel, "");
+  ASSERT_TRUE(worker.Greet());
+  auto jobs = v1::Jobs::NewStub(channel);
+  auto logs = v1::Logs::NewStub(channel);
+  v1::SubmitRequest submit;
+  v1::JobSpec* spec = submit.add_jobs();
+  spec->add_command("sleep");
+  spec->mutable_requirements()->set_slots(1);
+  spec->set_task_count(1);
+  spec->set_request_id("r");
+  v1::SubmitReply submitted;
+  Call submit_call;
+  ASSERT_TRUE(jobs->Submit(&submit_call, submit, &submitted).ok());
+  v1::WatchRequest watch;
+  watch.set_job(submitted.jobs(0).job());
+  Call watch_call;
+  auto watching = jobs->Watch(&watch_call, watch);
+  v1::GetJobReply seen;
+  ASSERT_TRUE(watching->Read(&seen));
+  v1::ReadLogsRequest read;
+  read.set_job(submitted.jobs(0).job());
+  read.set_follow(true);
+  Call read_call;
+  auto following = logs->Read(&read_call, read);
+  const auto begin = std::chrono::steady_clock::now();
+  server_->Stop();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  while (watching->Read(&seen)) {
+  }
+  EXPECT_EQ(watching->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  v1::LogChunk chunk;
+  while (following->Read(&chunk)) {
+  }
+  EXPECT_EQ(following->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  const grpc::Status session = worker.Finish();
+  EXPECT_EQ(session.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(session.error_message(), HasSubstr("server is stopping"));
+}
+
+TEST_F(WholeServerTest, APathTooLongForASocketIsMoved) {
+  const std::string deep = dir_ / std::string(120, 'x');
+  auto server = Server::Start({deep, "", false});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  const std::string socket = (*server)->socket_path();
+  EXPECT_NE(DirName(socket), deep);
+  EXPECT_EQ(ModeOf(DirName(socket)), 0700);
+  EXPECT_THAT(*ReadFile(deep + "/server/endpoint.json"), HasSubstr(socket));
+  auto channel = ConnectTo(**server, Transport::kUnix);
+  EXPECT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + kPatience));
+  (*server)->Stop();
+  EXPECT_FALSE(PathExists(DirName(socket)));
+}
+
+TEST(TlsTest, TheAuthorityStaysAndTheCertificateIsRenewed) {
+  TempDir dir;
+  const WallTime now = Clock::System().Now().wall;
+  auto first = security::LoadOrMakeTls(dir / "tls", now, Durability::kNone);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  auto again =
+      security::LoadOrMakeTls(dir / "tls", now + std::chrono::hours(24), Durability::kNone);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->chain_pem, first->chain_pem);
+  auto later =
+      security::LoadOrMakeTls(dir / "tls", now + std::chrono::hours(24 * 340), Durability::kNone);
+  ASSERT_TRUE(later.ok());
+  EXPECT_EQ(later->ca_fingerprint, first->ca_fingerprint);
+  EXPECT_NE(later->chain_pem, first->chain_pem);
+  ASSERT_TRUE(WriteFileAtomic(dir / "tls/server.pem", "damaged").ok());
+  EXPECT_TRUE(security::LoadOrMakeTls(dir / "tls", now, Durability::kNone).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir / "tls/ca.pem", "damaged").ok());
+  auto lost = security::LoadOrMakeTls(dir / "tls", now, Durability::kNone);
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.status().code(), StatusCode::kDataLoss);
+}
+
+TEST(TokenTextTest, RoundTripsAndRefusesRubbish) {
+  TokenText token{false, "client", "0011223344ff", std::string(64, 'a'), std::string(64, 'b')};
+  EXPECT_EQ(*ParseToken(" " + FormatToken(token) + "\n"), token);
+  TokenText credential{true, "worker", "0011223344ff", std::string(64, 'a'), ""};
+  EXPECT_EQ(*ParseToken(FormatToken(credential)), credential);
+  for (const char* bad :
+       {"", ".", "gl1", "gl1.client.00.11.22", "glc1.king.0011223344ff.aa", "....", "gl1....."}) {
+    EXPECT_FALSE(ParseToken(bad).ok()) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace gpulayer::testing

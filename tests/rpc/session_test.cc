@@ -1,0 +1,125 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/hash.h"
+#include "model/job.h"
+#include "rpc/fake_worker.h"
+#include "rpc/fixture.h"
+#include "support/eventually.h"
+
+namespace gpulayer::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SessionTest : public BothTransports {
+ protected:
+  std::unique_ptr<FakeWorker> Dial(const std::string& worker_id = FakeWorker::kId) {
+    const std::string bearer =
+        GetParam() == Transport::kTls ? Credential(Role::kWorker, worker_id) : "";
+    return std::make_unique<FakeWorker>(ConnectTo(*server_, GetParam()), bearer);
+  }
+  int WorkersInState(WorkerState state) {
+    v1::ListWorkersReply reply;
+    Call call(client_);
+    EXPECT_TRUE(workers_->List(&call, {}, &reply).ok());
+    int count = 0;
+    for (const auto& worker : reply.workers()) count += worker.state() == static_cast<int>(state);
+    return count;
+  }
+};
+GPULAYER_BOTH_TRANSPORTS(SessionTest);
+
+TEST_P(SessionTest, AnotherMajorVersionIsRefusedByName) {
+  auto worker = Dial();
+  v1::WorkerMessage hello = FakeWorker::HelloMessage();
+  hello.mutable_hello()->mutable_version()->set_major(9);
+  worker->Send(hello);
+  const grpc::Status status = worker->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("protocol 9.0"));
+}
+
+TEST_P(SessionTest, MustBeginWithAWellFormedHello) {
+  auto silent = Dial();
+  v1::WorkerMessage beat;
+  beat.mutable_heartbeat();
+  silent->Send(beat);
+  EXPECT_EQ(silent->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  auto nameless = Dial();
+  v1::WorkerMessage hello = FakeWorker::HelloMessage();
+  hello.mutable_hello()->set_name("");
+  nameless->Send(hello);
+  EXPECT_EQ(nameless->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  auto stranger = Dial();
+  hello = FakeWorker::HelloMessage();
+  hello.mutable_hello()->set_worker_id("../../etc");
+  stranger->Send(hello);
+  const grpc::StatusCode code = stranger->Finish().error_code();
+  EXPECT_TRUE(code == grpc::StatusCode::INVALID_ARGUMENT ||
+              code == grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST_P(SessionTest, ASecondSessionSupersedesTheFirst) {
+  auto first = Dial();
+  ASSERT_TRUE(first->Greet());
+  auto second = Dial();
+  ASSERT_TRUE(second->Greet());
+  EXPECT_GT(second->welcome().worker_epoch(), first->welcome().worker_epoch());
+  EXPECT_FALSE(first->Finish().ok());
+  EXPECT_EQ(WorkersInState(WorkerState::kOnline), 1);
+}
+
+TEST_P(SessionTest, AWorkerThatLeavesKeepsItsAttemptForItsReturn) {
+  auto worker = Dial();
+  ASSERT_TRUE(worker->Greet());
+  Submit(Spec({"true"}, "k"));
+  const auto assign = worker->NextAssign();
+  ASSERT_TRUE(assign);
+  worker.reset();
+  auto back = Dial();
+  v1::WorkerMessage hello = FakeWorker::HelloMessage();
+  auto* held = hello.mutable_hello()->add_held();
+  *held->mutable_key() = assign->key();
+  held->set_state(static_cast<int>(AttemptState::kRunning));
+  ASSERT_TRUE(back->Send(hello));
+  const auto welcome = back->Next();
+  ASSERT_TRUE(welcome && welcome->has_welcome());
+  ASSERT_EQ(welcome->welcome().keep_size(), 1);
+  EXPECT_EQ(welcome->welcome().keep(0).id(), assign->key().id());
+  // Reports under the old epoch are of nobody now; under the new one they count.
+  ASSERT_TRUE(back->SendEnded(assign->key(), 0, 0));
+  auto ack = back->Next();
+  ASSERT_TRUE(ack && ack->has_end_ack());
+  EXPECT_FALSE(ack->end_ack().current());
+  ASSERT_TRUE(back->SendEnded(welcome->welcome().keep(0), 0, 0));
+  ack = back->Next();
+  ASSERT_TRUE(ack && ack->has_end_ack());
+  EXPECT_TRUE(ack->end_ack().current());
+}
+
+TEST_P(SessionTest, OutputsThatAreNotThereAreNotPromised) {
+  auto worker = Dial();
+  ASSERT_TRUE(worker->Greet());
+  const std::int64_t job = Submit(Spec({"true"}, "o"));
+  const auto assign = worker->NextAssign();
+  ASSERT_TRUE(assign);
+  ASSERT_TRUE(
+      worker->SendEnded(assign->key(), 0, 0, std::string(Hash::Of("no such tree").bytes())));
+  const auto ack = worker->Next();
+  ASSERT_TRUE(ack && ack->has_end_ack());
+  const v1::GetJobReply reply = Get(job);
+  EXPECT_EQ(reply.job().state(), static_cast<int>(TaskState::kFailed));
+  EXPECT_THAT(reply.job().outcome().cause().text(), HasSubstr("not on the server"));
+}
+
+TEST_P(SessionTest, AClosedSessionIsSeen) {
+  auto worker = Dial();
+  ASSERT_TRUE(worker->Greet());
+  EXPECT_EQ(WorkersInState(WorkerState::kOnline), 1);
+  worker.reset();
+  EXPECT_TRUE(Eventually([&] { return WorkersInState(WorkerState::kOnline) == 0; }));
+}
+
+}  // namespace
+}  // namespace gpulayer::testing
