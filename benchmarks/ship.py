@@ -55,7 +55,7 @@ class Cluster:
     def run(self, *words: str, stdin: str = "", cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
         """One `gpulayer` command; its error text ends this script."""
         done = subprocess.run(["gpulayer", *words], env=self.env, input=stdin, text=True, capture_output=True,
-                              cwd=cwd or self.root, check=False)
+                              cwd=cwd or self.root, check=False, timeout=600)
         if done.returncode != 0:
             raise SystemExit(f"ship.py: gpulayer {' '.join(words[:3])} ended with {done.returncode}: {done.stderr.strip()}")
         return done
