@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/text.h"
 #include "tree/beneath.h"
 #include "tree/ignore.h"
 #include "tree/unpack.h"
@@ -304,10 +305,10 @@ class Walker {
 
   std::string LinkProblem(const std::string& path, const std::string& target) const {
     if (target.empty()) return "a link that cannot be read";
-    if (target[0] == '/') return "a link to an absolute path (" + target + ")";
+    if (target[0] == '/') return "a link to an absolute path (" + Printable(target) + ")";
     const auto read_link = [this](const std::string& at) { return ReadLink(root_, at); };
     if (LinkStaysInside(path, target, read_link)) return "";
-    return "a link that leaves the folder (to " + target + ")";
+    return "a link that leaves the folder (to " + Printable(target) + ")";
   }
 
   void Warn(const std::string& path, std::string reason) {

@@ -14,6 +14,10 @@ std::int64_t ToMs(Duration d) { return std::chrono::duration_cast<milliseconds>(
 
 Status Bad(const std::string& what) { return InvalidArgument("job: " + what); }
 
+// A string field that is not valid UTF-8 makes the peer drop the whole message. Our own texts can
+// quote any bytes: file names, targets of links, words of the kernel and of drivers.
+std::string Text(const std::string& s) { return IsValidUtf8(s) ? s : Printable(s); }
+
 bool HasNul(const std::string& s) { return s.find('\0') != std::string::npos; }
 
 Status CheckCommand(const JobSpec& spec) {
@@ -114,7 +118,7 @@ void ToProto(const Resources& in, pb::Resources* out) {
     pb::Device* d = out->add_devices();
     d->set_id(device.id);
     d->set_kind(static_cast<std::int32_t>(device.kind));
-    d->set_model(device.model);
+    d->set_model(Text(device.model));
     d->set_memory_bytes(device.memory_bytes);
   }
 }
@@ -243,7 +247,7 @@ Status CheckSpec(const JobSpec& spec) {
 
 void ToProto(const Cause& in, pb::Cause* out) {
   out->set_kind(static_cast<std::int32_t>(in.kind));
-  out->set_text(in.text);
+  out->set_text(Text(in.text));
 }
 
 Cause FromProto(const pb::Cause& in) { return {static_cast<CauseKind>(in.kind()), in.text()}; }
@@ -270,7 +274,7 @@ void ToProto(const OutputResult& in, pb::OutputResult* out) {
     pb::LeftOut* l = out->add_left_out();
     l->set_path(left.path);
     l->set_size_bytes(left.size_bytes);
-    l->set_reason(left.reason);
+    l->set_reason(Text(left.reason));
   }
   out->set_left_out_count(in.left_out_count);
 }

@@ -1,5 +1,6 @@
 // Model <-> proto, both ways, and nothing else. FromProto checks what comes from a peer:
-// INVALID_ARGUMENT names the field. Empty bytes stand for "no hash".
+// INVALID_ARGUMENT names the field. Empty bytes stand for "no hash". Texts for people (causes,
+// reasons, device models) may hold any bytes: what is no UTF-8 travels as U+FFFD.
 #ifndef GPULAYER_WIRE_CONVERT_H_
 #define GPULAYER_WIRE_CONVERT_H_
 

@@ -65,6 +65,34 @@ TEST(ConvertTest, AttemptIdsAreFitForFileNames) {
   EXPECT_TRUE(FromProto(key).ok());
 }
 
+// Texts quote file names and targets of links, which are bytes.
+TEST(ConvertTest, TextsOfAnyBytesArrive) {
+  pb::Outcome outcome;
+  ToProto(Outcome{{}, {}, {CauseKind::kPreparation, "a\xFF"}}, &outcome);
+  pb::Outcome outcome_again;
+  ASSERT_TRUE(outcome_again.ParseFromString(outcome.SerializeAsString()));
+  EXPECT_EQ(FromProto(outcome_again).cause.text, "a\xEF\xBF\xBD");
+
+  OutputResult result;
+  result.left_out = {{"name\x80", 1, "a link (to \xFF)"}, {"b", 2, "gr\xC3\xBC\xC3\x9F\n"}};
+  pb::OutputResult outputs;
+  ToProto(result, &outputs);
+  pb::OutputResult outputs_again;
+  ASSERT_TRUE(outputs_again.ParseFromString(outputs.SerializeAsString()));
+  const Result<OutputResult> back = FromProto(outputs_again);
+  ASSERT_TRUE(back.ok());
+  EXPECT_EQ(back->left_out[0].path, "name\x80");
+  EXPECT_EQ(back->left_out[0].reason, "a link (to \xEF\xBF\xBD)");
+  EXPECT_EQ(back->left_out[1].reason, "gr\xC3\xBC\xC3\x9F\n");
+
+  Resources resources;
+  resources.devices = {{"0", AcceleratorKind::kCuda, "odd\xFF", 1}};
+  pb::Resources machine;
+  ToProto(resources, &machine);
+  pb::Resources machine_again;
+  ASSERT_TRUE(machine_again.ParseFromString(machine.SerializeAsString()));
+}
+
 TEST(ConvertTest, EveryCodeTravels) {
   for (int i = 0; i <= 16; ++i) EXPECT_EQ(ToWireCode(FromWireCode(i)), i);
   EXPECT_EQ(ToWireCode(StatusCode::kRejected), 9);
