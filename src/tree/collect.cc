@@ -1,6 +1,7 @@
 #include "tree/collect.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -29,20 +30,33 @@ struct Side {
   std::vector<ListedEntry> entries;  // sorted
 };
 
-Result<Side> ListOutputs(const std::string& dir, std::vector<Warning>* warnings) {
+// Opens one of the two folders. The program may have done anything to it: a link in its place is
+// never followed, for what lies there is not the program's output. Without a root there is nothing
+// to bring home, and `why` says why if that is worth a word.
+Result<Side> OpenSide(const std::string& dir, std::string* why) {
   Side side;
   side.path = dir;
-  side.root = UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!side.root.valid()) {
-    if (errno == ENOENT || errno == ENOTDIR) return side;  // the program removed it
-    return ErrnoStatus("list outputs in " + dir, errno);
+  side.root = UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (side.root.valid()) return side;
+  const int error = errno;
+  struct stat info = {};
+  if (lstat(dir.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
+    *why = S_ISLNK(info.st_mode) ? "a link took its place" : "something else took its place";
+  } else if (error == EACCES) {
+    *why = "not readable";
+  } else if (error != ENOENT && error != ENOTDIR) {
+    return ErrnoStatus("list " + dir, error);
   }
+  return side;
+}
+
+Status ListOutputs(Side* side, std::vector<Warning>* warnings) {
   WalkPlan plan;
   plan.use_rules = false;
-  GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side.root.get(), dir, std::move(plan)));
-  side.entries = std::move(listing.entries);
+  GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side->root.get(), side->path, std::move(plan)));
+  side->entries = std::move(listing.entries);
   warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
-  return side;
+  return OkStatus();
 }
 
 class WorkSide {
@@ -52,28 +66,24 @@ class WorkSide {
     for (const TreeEntry& entry : request.source->entries) source_.emplace(entry.path, &entry);
   }
 
-  Result<Side> List(std::vector<Warning>* warnings, std::int64_t* hashed) {
-    Side side;
-    side.path = request_.work_dir;
-    GPULAYER_ASSIGN_OR_RETURN(side.root, OpenFile(request_.work_dir, O_RDONLY | O_DIRECTORY));
+  Status List(Side* side, std::vector<Warning>* warnings, std::int64_t* hashed) {
     WalkPlan plan;
     if (request_.source != nullptr) {
       plan.ignore = request_.source->ignore;
       plan.tracked = Tracked(plan.ignore.prefix);
     }
     plan.keep_folders = false;
-    GPULAYER_ASSIGN_OR_RETURN(Listing listing,
-                              Walk(side.root.get(), request_.work_dir, std::move(plan)));
+    GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side->root.get(), side->path, std::move(plan)));
     warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
     for (ListedEntry& entry : listing.entries) {
       if (!Wanted(entry.path)) continue;
       const auto known = source_.find(entry.path);
-      if (known != source_.end() && !Changed(side.root.get(), entry, *known->second, hashed)) {
+      if (known != source_.end() && !Changed(side->root.get(), entry, *known->second, hashed)) {
         continue;
       }
-      side.entries.push_back(std::move(entry));
+      side->entries.push_back(std::move(entry));
     }
-    return side;
+    return OkStatus();
   }
 
  private:
@@ -258,10 +268,19 @@ Result<Collected> Collect(const CollectRequest& request) {
   if (!request.rules.collect) return merger.Finish();
   std::vector<Warning> warnings;
   std::int64_t hashed = 0;
-  GPULAYER_ASSIGN_OR_RETURN(Side outputs, ListOutputs(request.output_dir, &warnings));
-  merger.Add(std::move(outputs));
-  GPULAYER_ASSIGN_OR_RETURN(Side work, WorkSide(request).List(&warnings, &hashed));
-  merger.Add(std::move(work));
+  std::string no_outputs, no_work;
+  GPULAYER_ASSIGN_OR_RETURN(Side outputs, OpenSide(request.output_dir, &no_outputs));
+  if (outputs.root.valid()) {
+    GPULAYER_RETURN_IF_ERROR(ListOutputs(&outputs, &warnings));
+    merger.Add(std::move(outputs));
+  }
+  GPULAYER_ASSIGN_OR_RETURN(Side work, OpenSide(request.work_dir, &no_work));
+  if (work.root.valid()) {
+    GPULAYER_RETURN_IF_ERROR(WorkSide(request).List(&work, &warnings, &hashed));
+    merger.Add(std::move(work));
+  }
+  if (!no_outputs.empty()) merger.LeaveOut(".", 0, "the output folder: " + no_outputs);
+  if (!no_work.empty()) merger.LeaveOut(".", 0, "the work folder: " + no_work);
   for (Warning& warning : warnings) {
     if (warning.path != ".") merger.LeaveOut(warning.path, 0, std::move(warning.reason));
   }

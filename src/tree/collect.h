@@ -23,8 +23,8 @@ struct LayoutStamp {
 };
 
 struct CollectRequest {
-  std::string work_dir;          // where the source was laid out
-  std::string output_dir;        // GPULAYER_OUTPUT_DIR; may be missing
+  std::string work_dir;          // where the source was laid out; missing: nothing was changed
+  std::string output_dir;        // GPULAYER_OUTPUT_DIR; missing: nothing was put there
   const Tree* source = nullptr;  // what was laid out; null: the work folder was empty
   LayoutStamp stamp;
   OutputRules rules;
@@ -44,8 +44,12 @@ struct Collected {
 // out, a changed mode alone is none. A source file that an ignore rule matches counts as tracked.
 // New folders come home from output_dir, from work_dir only as parents of files. What cannot come
 // (links that leave, FIFOs, sockets, unreadable or unstable files, clashes, over the limit) is
-// listed in result.left_out with the reason. Threads:  any. Blocking: file I/O; hashes what is new
-// or touched, nothing else. Errors:   the folders cannot be listed at all.
+// listed in result.left_out with the reason. A folder that was removed brings nothing and is no
+// error; one that became a link is never followed and is listed as ".", as is an unreadable one:
+// the other one's files come home all the same.
+// Threads:  any.
+// Blocking: file I/O; hashes what is new or touched, nothing else.
+// Errors:   this machine cannot list the folders.
 Result<Collected> Collect(const CollectRequest& request);
 
 // One pattern of --output: with a slash it matches the path, without one any base name, as git's

@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "base/text.h"
 #include "support/temp_dir.h"
 #include "tree/files.h"
 
@@ -203,6 +204,54 @@ TEST_F(CollectTest, MissingOutputFolderIsNoError) {
   ASSERT_TRUE(RemoveTree(dir_ / "out").ok());
   Put(Work("a"));
   EXPECT_THAT(PathsOf(Run().tree), ElementsAre("a"));
+}
+
+// `rm -rf "$PWD"` at the end of a script: what lies in the output folder is as good as ever.
+TEST_F(CollectTest, MissingWorkFolderMeansThatNothingChangedThere) {
+  source_.entries = {blobs_.File("a.py", "a")};
+  LayOut();
+  ASSERT_TRUE(RemoveTree(dir_ / "work").ok());
+  Put(Out("precious"));
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("precious"));
+  EXPECT_EQ(out.result.left_out_count, 0);
+}
+
+TEST_F(CollectTest, LinkInAFoldersPlaceIsNotFollowed) {
+  LayOut();
+  Put(dir_ / "elsewhere/secret", "s");
+  for (const bool absolute : {true, false}) {
+    for (const char* name : {"out", "work"}) {
+      ASSERT_TRUE(RemoveTree(dir_ / name).ok());
+      symlink(absolute ? (dir_ / "elsewhere").c_str() : "elsewhere", (dir_ / name).c_str());
+    }
+    const Collected out = Run();
+    EXPECT_THAT(out.tree.entries, IsEmpty());
+    EXPECT_THAT(out.blobs, IsEmpty());
+    ASSERT_EQ(out.result.left_out.size(), 2U);
+    EXPECT_EQ(out.result.left_out[0].path, ".");
+    EXPECT_EQ(out.result.left_out[0].reason, "the output folder: a link took its place");
+    EXPECT_EQ(out.result.left_out[1].reason, "the work folder: a link took its place");
+  }
+}
+
+TEST_F(CollectTest, FolderThatBecameAFileLeavesTheOtherOnesOutputs) {
+  LayOut();
+  ASSERT_TRUE(RemoveTree(dir_ / "work").ok());
+  Put(dir_ / "work", "a file");
+  Put(Out("a"));
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("a"));
+  EXPECT_EQ(out.result.left_out_count, 1);
+}
+
+TEST_F(CollectTest, ReasonsAreTextWhateverALinkLeadsTo) {
+  LayOut();
+  symlink("/\xFF\x1B[31m", Out("l").c_str());
+  const Collected out = Run();
+  ASSERT_EQ(out.result.left_out.size(), 1U);
+  EXPECT_TRUE(IsValidUtf8(out.result.left_out[0].reason));
+  EXPECT_EQ(Printable(out.result.left_out[0].reason), out.result.left_out[0].reason);
 }
 
 }  // namespace
