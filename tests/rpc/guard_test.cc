@@ -180,6 +180,44 @@ TEST_F(GuardTest, TokensAreListedWithoutSecrets) {
   }
 }
 
+TEST_F(GuardTest, ACredentialMayRevokeItselfAndNoOther) {
+  auto admin = v1::Admin::NewStub(channel_);
+  const std::string mine = Credential(Role::kClient, "laptop");
+  const std::string other = Credential(Role::kWorker, FakeWorker::kId);
+  const auto revoke = [&](const std::string& bearer, const std::string& id) {
+    v1::RevokeTokenRequest request;
+    request.set_id(id);
+    v1::RevokeTokenReply reply;
+    Call call(bearer);
+    return admin->RevokeToken(&call, request, &reply).error_code();
+  };
+  EXPECT_EQ(revoke(mine, ParseToken(other)->id), grpc::StatusCode::PERMISSION_DENIED);
+  const std::string shared = Token(Role::kClient);
+  EXPECT_EQ(revoke(shared, ""), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(revoke(mine, ""), grpc::StatusCode::OK);
+  EXPECT_EQ(revoke(mine, ""), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(revoke(other, ParseToken(other)->id), grpc::StatusCode::OK);
+}
+
+TEST_F(GuardTest, TokensAreListedPageByPage) {
+  auto admin = v1::Admin::NewStub(channel_);
+  const std::string root = Token(Role::kAdmin);
+  for (int i = 0; i < 4; ++i) Token(Role::kClient);
+  std::vector<std::string> ids;
+  v1::ListTokensRequest request;
+  request.set_limit(2);
+  for (int page = 0; page < 3; ++page) {
+    v1::ListTokensReply list;
+    Call call(root);
+    ASSERT_TRUE(admin->ListTokens(&call, request, &list).ok());
+    for (const auto& token : list.tokens()) ids.push_back(token.id());
+    EXPECT_EQ(list.next().empty(), page == 2);
+    request.set_after(list.next());
+  }
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 5U);
+  EXPECT_EQ(ids.size(), 5U);
+}
+
 TEST_F(GuardTest, ACallersRoleBoundsWhatATokenIsExchangedFor) {
   auto admin = v1::Admin::NewStub(channel_);
   const auto exchange = [&](const std::string& bearer, const std::string& role) {

@@ -113,12 +113,53 @@ TEST_P(SessionTest, OutputsThatAreNotThereAreNotPromised) {
   EXPECT_THAT(reply.job().outcome().cause().text(), HasSubstr("not on the server"));
 }
 
+TEST_P(SessionTest, AWorkerSeesItselfAloneInTheList) {
+  const std::string other(32, 'f');
+  auto first = Dial();
+  ASSERT_TRUE(first->Greet());
+  auto second = Dial(other);
+  v1::WorkerMessage hello = FakeWorker::HelloMessage();
+  hello.mutable_hello()->set_worker_id(other);
+  ASSERT_TRUE(second->Send(hello));
+  ASSERT_TRUE(second->Next());
+  auto workers = v1::Workers::NewStub(ConnectTo(*server_, Transport::kTls));
+  v1::ListWorkersReply reply;
+  Call call(Credential(Role::kWorker, other));
+  ASSERT_TRUE(workers->List(&call, {}, &reply).ok());
+  ASSERT_EQ(reply.workers_size(), 1);
+  EXPECT_EQ(reply.workers(0).id(), other);
+  Call bare(Token(Role::kWorker));
+  EXPECT_EQ(workers->List(&bare, {}, &reply).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  // All of them, page by page.
+  v1::ListWorkersRequest page;
+  page.set_limit(1);
+  std::vector<std::string> ids;
+  do {
+    Call next(client_);
+    ASSERT_TRUE(workers_->List(&next, page, &reply).ok());
+    ASSERT_EQ(reply.workers_size(), 1);
+    ids.push_back(reply.workers(0).id());
+    page.set_after(reply.next());
+  } while (!reply.next().empty());
+  EXPECT_EQ(ids, (std::vector<std::string>{FakeWorker::kId, other}));
+}
+
 TEST_P(SessionTest, AClosedSessionIsSeen) {
   auto worker = Dial();
   ASSERT_TRUE(worker->Greet());
   EXPECT_EQ(WorkersInState(WorkerState::kOnline), 1);
+  const auto online = [&] {
+    v1::StatusRequest request;
+    request.mutable_version()->set_major(1);
+    v1::StatusReply reply;
+    Call call(client_);
+    EXPECT_TRUE(admin_->Status(&call, request, &reply).ok());
+    return reply.workers_online();
+  };
+  EXPECT_EQ(online(), 1);
   worker.reset();
   EXPECT_TRUE(Eventually([&] { return WorkersInState(WorkerState::kOnline) == 0; }));
+  EXPECT_EQ(online(), 0);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "base/text.h"
@@ -95,7 +97,7 @@ class AdminService final : public pb::Admin::CallbackService {
           std::int64_t used = 0;
           for (const WorkerView& worker : core.Workers()) {
             ++known;
-            if (worker.state == WorkerState::kOffline) continue;
+            if (worker.state != WorkerState::kOnline) continue;
             ++online;
             slots += worker.record.profile.resources.slots;
             used += worker.slots_used;
@@ -136,25 +138,53 @@ class AdminService final : public pb::Admin::CallbackService {
   }
 
   ServerUnaryReactor* ListTokens(CallbackServerContext* context,
-                                 const pb::ListTokensRequest* /*request*/,
+                                 const pb::ListTokensRequest* request,
                                  pb::ListTokensReply* reply) override {
-    return OnPool(context, "Admin.ListTokens", [this, reply](const Principal&) -> gpulayer::Status {
-      for (const TokenRecord& token : parts_.tokens.List()) ToProto(token, reply->add_tokens());
-      return OkStatus();
-    });
+    return OnPool(
+        context, "Admin.ListTokens", [this, request, reply](const Principal&) -> gpulayer::Status {
+          if (request->limit() < 0) return InvalidArgument("tokens: a limit below 0");
+          const std::vector<TokenRecord> tokens = parts_.tokens.List();
+          auto next = tokens.begin();
+          if (!request->after().empty()) {
+            next = std::find_if(tokens.begin(), tokens.end(), [&](const TokenRecord& token) {
+              return token.id == request->after();
+            });
+            if (next == tokens.end())
+              return InvalidArgument("tokens: no token " + Printable(request->after()));
+            ++next;
+          }
+          const std::int64_t most = PageSize(request->limit());
+          std::size_t bytes = 0;
+          for (; next != tokens.end(); ++next) {
+            if (reply->tokens_size() >= most || bytes >= kPageBytes) {
+              reply->set_next(std::prev(next)->id);
+              break;
+            }
+            ToProto(*next, reply->add_tokens());
+            bytes += reply->tokens(reply->tokens_size() - 1).ByteSizeLong();
+          }
+          return OkStatus();
+        });
   }
 
   ServerUnaryReactor* RevokeToken(CallbackServerContext* context,
                                   const pb::RevokeTokenRequest* request,
                                   pb::RevokeTokenReply* /*reply*/) override {
-    return OnPool(context, "Admin.RevokeToken",
-                  [this, request](const Principal&) -> gpulayer::Status {
-                    const gpulayer::Status revoked = parts_.tokens.Revoke(request->id());
-                    if (revoked.code() != StatusCode::kNotFound) {
-                      parts_.streams.EndOf(request->id(), Unauthenticated("token was revoked"));
-                    }
-                    return revoked;
-                  });
+    return OnPool(
+        context, "Admin.RevokeToken", [this, request](const Principal& caller) -> gpulayer::Status {
+          const std::string id = request->id().empty() ? caller.token_id : request->id();
+          if (id.empty()) return InvalidArgument("revoke: no token is named");
+          // A login may end itself; a token, which others may hold too, is an admin's to end.
+          if (!caller.admin() && !(caller.credential && id == caller.token_id)) {
+            return PermissionDenied("this is a " + std::string(ToString(caller.role)) +
+                                    "'s token; revoking another one needs an admin token");
+          }
+          const gpulayer::Status revoked = parts_.tokens.Revoke(id);
+          if (revoked.code() != StatusCode::kNotFound) {
+            parts_.streams.EndOf(id, Unauthenticated("token was revoked"));
+          }
+          return revoked;
+        });
   }
 
  private:

@@ -24,12 +24,12 @@ constexpr MethodRule kRules[] = {
     {"Artifacts.Upload", "sending files", kYes, kYes},
     {"Artifacts.Download", "fetching files", kYes, kYes},
     {"Workers.Session", "working", kNo, kYes},
-    {"Workers.List", "listing workers", kYes, kNo},
+    {"Workers.List", "listing workers", kYes, kYes},
     {"Admin.Exchange", "logging in", kYes, kYes},
     {"Admin.Status", "asking for the status", kYes, kYes},
     {"Admin.CreateToken", "making a token", kNo, kNo},
     {"Admin.ListTokens", "listing tokens", kNo, kNo},
-    {"Admin.RevokeToken", "revoking a token", kNo, kNo},
+    {"Admin.RevokeToken", "revoking a token", kYes, kYes},
 };
 
 const MethodRule* Find(const char* method) {

@@ -4,7 +4,10 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -17,6 +20,14 @@ namespace gpulayer::rpc {
 inline grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(wire::ToWireCode(status.code())), status.message()};
+}
+
+// What one reply of a list may hold: well below the limit of a message.
+inline constexpr std::int64_t kPageItems = 1'000;
+inline constexpr std::size_t kPageBytes = std::size_t{2} << 20;
+
+inline std::int64_t PageSize(std::int64_t limit) {
+  return limit == 0 ? kPageItems : std::min(limit, kPageItems);
 }
 
 // The right to finish one unary call. Shared by the callbacks that may do it; if all of them are
