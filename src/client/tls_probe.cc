@@ -1,16 +1,15 @@
 #include "client/tls_probe.h"
 
-#include <fcntl.h>
-#include <netdb.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 
@@ -19,8 +18,6 @@
 
 namespace gpulayer::client {
 namespace {
-
-using SteadyTime = std::chrono::steady_clock::time_point;
 
 template <auto Free>
 struct Deleter {
@@ -33,65 +30,41 @@ using SslCtx = std::unique_ptr<SSL_CTX, Deleter<SSL_CTX_free>>;
 using SslPtr = std::unique_ptr<SSL, Deleter<SSL_free>>;
 using BioPtr = std::unique_ptr<BIO, Deleter<BIO_free>>;
 using X509Ptr = std::unique_ptr<X509, Deleter<X509_free>>;
-using AddrPtr = std::unique_ptr<addrinfo, Deleter<freeaddrinfo>>;
 
-int MillisLeft(SteadyTime end) {
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
-}
-
-bool WaitFor(int fd, short events, SteadyTime end) {
-  for (;;) {
-    pollfd p{fd, events, 0};
-    const int n = ::poll(&p, 1, MillisLeft(end));
-    if (n > 0) return true;
-    if (n == 0 || errno != EINTR) return false;
+// A peer that hangs up while we write ends the process by SIGPIPE, unless the thread is deaf to it:
+// what the host program does with the signal is not ours to change.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
   }
-}
-
-Status Unreachable(const HostPort& address, const std::string& why) {
-  return Unavailable("server " + ToString(address) + ": " + why);
-}
-
-Result<UniqueFd> ConnectTcp(const HostPort& address, SteadyTime end) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int rc = ::getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found)) {
-    return Unreachable(address, std::string("the name is not known (") + ::gai_strerror(rc) +
-                                    "). Check the address.");
-  }
-  AddrPtr addresses(found);
-  int error = ETIMEDOUT;
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-    UniqueFd fd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!fd.valid()) continue;
-    error = 0;
-    if (::connect(fd.get(), a->ai_addr, a->ai_addrlen) != 0) {
-      error = errno;
-      if (error == EINPROGRESS) {
-        socklen_t size = sizeof error;
-        if (!WaitFor(fd.get(), POLLOUT, end)) {
-          error = ETIMEDOUT;
-        } else if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
-          error = errno;
-        }
+  ~NoSigpipe() {
+    const timespec at_once{};
+    if (!was_pending_) {
+      while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
       }
     }
-    if (error == 0) return fd;
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  if (error == ECONNREFUSED) {
-    return Unreachable(address,
-                       "nobody listens there (connection refused). Check the address and that the "
-                       "server is up.");
-  }
-  if (error == ETIMEDOUT) {
-    return Unreachable(address,
-                       "the address does not answer. Check it, and that no firewall is between.");
-  }
-  return Unreachable(address, std::string("cannot be reached (") + std::strerror(error) +
-                                  "). Check the address and the network.");
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+  bool was_pending_ = false;
+};
+
+// Of a handshake that ended with SSL_ERROR_SYSCALL or SSL_ERROR_SSL: no word of the peer's was
+// wrong, it went away.
+bool HungUp(int error) {
+  return error == SSL_ERROR_SYSCALL || error == SSL_ERROR_ZERO_RETURN ||
+         ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING;
 }
 
 struct Session {
@@ -104,7 +77,8 @@ struct Session {
 // With `ca_pem` empty nothing is verified.
 Result<Session> Handshake(const HostPort& address, const std::string& ca_pem, SteadyTime end) {
   Session s;
-  GPULAYER_ASSIGN_OR_RETURN(s.fd, ConnectTcp(address, end));
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, Resolve(address, end));
+  GPULAYER_ASSIGN_OR_RETURN(s.fd, ConnectAny(address, addresses, end));
   s.context.reset(SSL_CTX_new(TLS_client_method()));
   if (!s.context) return Internal("TLS: no context");
   SSL_CTX_set_min_proto_version(s.context.get(), TLS1_2_VERSION);
@@ -122,6 +96,7 @@ Result<Session> Handshake(const HostPort& address, const std::string& ca_pem, St
   if (!ca_pem.empty()) SSL_set1_host(s.ssl.get(), kServerName);
   const unsigned char alpn[] = {2, 'h', '2'};
   SSL_set_alpn_protos(s.ssl.get(), alpn, sizeof alpn);
+  const NoSigpipe deaf;
   for (;;) {
     ERR_clear_error();
     const int rc = SSL_connect(s.ssl.get());
@@ -129,13 +104,18 @@ Result<Session> Handshake(const HostPort& address, const std::string& ca_pem, St
     const int error = SSL_get_error(s.ssl.get(), rc);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
       const short events = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
-      if (WaitFor(s.fd.get(), events, end)) continue;
+      if (WaitForSocket(s.fd.get(), events, end)) continue;
       return Unreachable(address,
                          "something listens there but does not speak TLS. Is this the port of a "
                          "gpulayer server?");
     }
     s.verify = SSL_get_verify_result(s.ssl.get());
     if (s.verify != X509_V_OK) return s;
+    if (HungUp(error)) {
+      return Unreachable(address,
+                         "what listens there closes the connection at once. Is this the port of a "
+                         "gpulayer server (7461 unless set), and its server running?");
+    }
     return Unreachable(address,
                        "what listens there answers without TLS. Is this the port of a gpulayer "
                        "server (7461 unless set)?");
@@ -159,41 +139,6 @@ Result<PeerCertificate> Describe(X509* cert) {
 }
 
 }  // namespace
-
-Result<HostPort> ParseAddress(const std::string& address) {
-  const Status bad = InvalidArgument("address \"" + Printable(address) +
-                                     "\": not of the form HOST:PORT. Example: gpu-box:7461.");
-  HostPort out;
-  out.port = "7461";
-  std::string rest;
-  if (!address.empty() && address[0] == '[') {
-    const std::size_t end = address.find(']');
-    if (end == std::string::npos) return bad;
-    out.host = address.substr(1, end - 1);
-    rest = address.substr(end + 1);
-  } else {
-    const std::size_t colon = address.find(':');
-    out.host = address.substr(0, colon);
-    if (colon != std::string::npos) rest = address.substr(colon);
-  }
-  if (!rest.empty()) {
-    if (rest[0] != ':') return bad;
-    out.port = rest.substr(1);
-  }
-  const bool digits =
-      !out.port.empty() && out.port.size() <= 5 &&
-      std::all_of(out.port.begin(), out.port.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (out.host.empty() || !digits || std::stoi(out.port) < 1 || std::stoi(out.port) > 65535 ||
-      Printable(out.host) != out.host || out.host.find_first_of(" /@") != std::string::npos) {
-    return bad;
-  }
-  return out;
-}
-
-std::string ToString(const HostPort& address) {
-  const bool v6 = address.host.find(':') != std::string::npos;
-  return (v6 ? "[" + address.host + "]" : address.host) + ":" + address.port;
-}
 
 Result<std::vector<PeerCertificate>> FetchChain(const HostPort& address, Duration patience) {
   GPULAYER_ASSIGN_OR_RETURN(const Session session,

@@ -10,19 +10,11 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "client/interrupt_state.h"
+#include "client/dial.h"
 
 namespace gpulayer::client {
 
 inline constexpr char kServerName[] = "gpulayer-server";  // in every server's certificate
-
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-// "host:port" or "[v6]:port"; without a port 7461. INVALID_ARGUMENT.
-Result<HostPort> ParseAddress(const std::string& address);
-std::string ToString(const HostPort& address);
 
 struct PeerCertificate {
   std::string pem;
@@ -33,8 +25,7 @@ struct PeerCertificate {
 // Connects and shakes hands without checking who it is; returns the chain, leaf first.
 // Blocking: until `patience` is over.
 // Errors:   UNAVAILABLE naming what is in the way: the name is not known, nobody listens, no
-// answer,
-//           no TLS there.
+//           answer, no TLS there, the connection closed at once.
 Result<std::vector<PeerCertificate>> FetchChain(const HostPort& address, Duration patience);
 
 // Why no channel to `address` comes about, with certificates checked against `ca_pem`. Always an

@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "base/fs.h"
-#include "client/tls_probe.h"
 #include "gpulayer/host.h"
 #include "support/temp_dir.h"
 
@@ -51,16 +50,6 @@ TEST(ReadTokenTest, FromItselfAFileOrTheEnvironment) {
 TEST(CredentialIdTest, IsTheThirdPart) {
   EXPECT_EQ(CredentialId("glc1.client.77.s"), "77");
   EXPECT_EQ(CredentialId(kText), "");
-}
-
-TEST(ParseAddressTest, HostsAndPorts) {
-  EXPECT_EQ(ToString(*ParseAddress("gpu-box")), "gpu-box:7461");
-  EXPECT_EQ(ToString(*ParseAddress("10.0.0.5:99")), "10.0.0.5:99");
-  EXPECT_EQ(ToString(*ParseAddress("[fe80::1]:99")), "[fe80::1]:99");
-  for (const char* bad : {"", ":7461", "host:", "host:0", "host:70000", "host:7x", "[fe80::1",
-                          "a b:1", "http://host:7461"}) {
-    EXPECT_EQ(ParseAddress(bad).status().code(), StatusCode::kInvalidArgument) << bad;
-  }
 }
 
 }  // namespace
