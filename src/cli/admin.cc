@@ -74,8 +74,8 @@ int RunWorkerShow(const WorkerArgs& args) {
                      {"devices", DeviceText(found->resources.devices)},
                      {"running", std::to_string(found->running)},
                      {"version", found->version},
-                     {"first seen", FormatTime(found->first_seen)},
-                     {"last seen", FormatTime(found->last_seen)}}));
+                     {"first seen", TimeText(found->first_seen)},
+                     {"last seen", TimeText(found->last_seen)}}));
     return 0;
   });
 }
@@ -94,7 +94,7 @@ int RunStatus(const Common& args) {
                      {"server", client.address()},
                      {"version", s.version},
                      {"you are", s.user + " (" + s.role + ")"},
-                     {"up since", FormatTime(s.started)},
+                     {"up since", TimeText(s.started)},
                      {"workers", Used(s.workers_online, s.workers_known) + " online"},
                      {"slots", Used(s.slots_used, s.slots_total) + " in use"},
                      {"tasks", tasks.empty() ? "none" : tasks},
@@ -134,10 +134,10 @@ int RunTokenList(const TokenArgs& args) {
     Table table({"ID", "KIND", "ROLE", "USER", "FOR", "CREATED", "STATE"});
     for (const TokenInfo& t : tokens) {
       std::string state = "valid";
-      if (t.expires) state = "until " + FormatTime(*t.expires);
+      if (t.expires) state = "until " + TimeText(*t.expires);
       if (t.revoked) state = "revoked";
       table.Add({t.id, t.credential ? "credential" : "token", t.role, t.user, t.subject,
-                 FormatTime(t.created), state});
+                 TimeText(t.created), state});
     }
     PrintOut(table.ToText());
     return 0;

@@ -128,7 +128,7 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
       } else if (chunk.stream == LogStream::kErr) {
         err.Write(chunk.data);  // nobody to tell if that fails
       } else {
-        PrintNote(Printable(chunk.data));
+        PrintLogNote(chunk.data);
       }
       return !reader_gone;
     });

@@ -31,8 +31,6 @@ std::string CommandText(const JobSpec& spec) {
   return out;
 }
 
-std::string TimeText(const std::optional<Time>& t) { return t ? FormatTime(*t) : ""; }
-
 std::string JobText(const JobInfo& job) {
   const ResourceRequest& r = job.request.resources;
   std::string text = Fields({
@@ -49,7 +47,7 @@ std::string JobText(const JobInfo& job) {
       {"slots", std::to_string(r.slots)},
       {"memory", r.memory_bytes > 0 ? FormatSize(r.memory_bytes) : ""},
       {"source", job.source_hash},
-      {"created", FormatTime(job.created)},
+      {"created", TimeText(job.created)},
       {"started", TimeText(job.started)},
       {"ended", TimeText(job.ended)},
   });
@@ -77,7 +75,7 @@ int RunJobList(const ListArgs& args) {
     Table table({"ID", "NAME", "STATE", "USER", "EXIT", "CREATED"});
     for (const JobInfo& job : page.jobs) {
       table.Add({std::to_string(job.id), job.request.name, ToString(job.state), job.user,
-                 ExitText(job.outcome), FormatTime(job.created)});
+                 ExitText(job.outcome), TimeText(job.created)});
     }
     PrintOut(table.ToText());
     if (page.next_page) {

@@ -10,18 +10,20 @@
 namespace gpulayer::cli {
 namespace {
 
-int Failed(const Session& session, const Status& status, std::int64_t job) {
+int Failed(const Session& session, const Status& status, std::int64_t job, int code = kCouldNot) {
   if (session.left() != 0) return session.Leave(job);
   PrintError(status);
-  return kCouldNot;
+  return code;
 }
 
 }  // namespace
 
 int RunJobLogs(const LogsArgs& args) {
   Session session;
+  // Only a follower stands for the program and exits with its code.
+  const int failed = args.options.follow ? kCouldNot : kFailed;
   Result<Client> client = Client::Connect(session.Options(args.common.target));
-  if (!client.ok()) return Failed(session, client.status(), args.job);
+  if (!client.ok()) return Failed(session, client.status(), args.job, failed);
   FollowOptions options;
   options.log = args.options;
   options.outputs = false;
@@ -30,12 +32,12 @@ int RunJobLogs(const LogsArgs& args) {
   ByteSink out(1);
   ByteSink err(2);
   const Status status = client->StreamLogs(args.job, args.options, [&](const LogChunk& chunk) {
-    if (chunk.stream == LogStream::kNote) return PrintNote(chunk.data), true;
+    if (chunk.stream == LogStream::kNote) return PrintLogNote(chunk.data), true;
     return (chunk.stream == LogStream::kOut ? out : err).Write(chunk.data);
   });
   out.Finish();
   err.Finish();
-  return status.ok() ? 0 : (Failed(session, status, args.job), kFailed);
+  return status.ok() ? 0 : Failed(session, status, args.job, failed);
 }
 
 int RunJobAttach(const JobArgs& args) {

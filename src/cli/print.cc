@@ -1,5 +1,6 @@
 #include "cli/print.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,10 @@ bool WriteFd(int fd, std::string_view data) {
     const ssize_t n = ::write(fd, data.data(), data.size());
     if (n > 0) {
       data.remove_prefix(static_cast<std::size_t>(n));
+    } else if (n < 0 && errno == EAGAIN) {
+      // Somebody made the pipe or terminal non-blocking: it is full, not gone.
+      pollfd p{fd, POLLOUT, 0};
+      ::poll(&p, 1, -1);
     } else if (n < 0 && errno != EINTR) {
       return false;
     }
@@ -60,6 +65,11 @@ void Err(const std::string& text) {
 
 void PrintNote(const std::string& line) { Err("gpulayer: " + line + "\n"); }
 
+void PrintLogNote(std::string_view note) {
+  while (!note.empty() && note.back() == '\n') note.remove_suffix(1);
+  PrintNote(Printable(note));
+}
+
 void PrintError(const Status& status) { PrintNote(status.message()); }
 
 void PrintUsageError(const std::string& what, const std::string& verb) {
@@ -88,6 +98,15 @@ std::string Table::ToText() const {
   }
   return out;
 }
+
+std::string TimeText(Time t) {
+  const std::string text = FormatTime(t);
+  constexpr std::size_t kLength = 32;  // 2026-03-01T14:05:09.123456+01:00
+  if (text.size() != kLength) return text;
+  return text.substr(0, 10) + " " + text.substr(11, 8) + " " + text.substr(26);
+}
+
+std::string TimeText(const std::optional<Time>& t) { return t ? TimeText(*t) : ""; }
 
 std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields) {
   std::size_t width = 0;

@@ -2,11 +2,13 @@
 #ifndef GPULAYER_CLI_PRINT_H_
 #define GPULAYER_CLI_PRINT_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "gpulayer/job_info.h"
 #include "gpulayer/status.h"
 
 namespace gpulayer::cli {
@@ -16,6 +18,8 @@ void PrintError(const Status& status);
 void PrintNote(const std::string& line);
 // The same, and which help to read.
 void PrintUsageError(const std::string& what, const std::string& verb);
+// What the server says in the middle of a job's log, without the line end it brings along.
+void PrintLogNote(std::string_view note);
 
 // All of it to standard output; false: nobody reads it any more.
 bool PrintOut(std::string_view text);
@@ -34,6 +38,10 @@ class Table {
 
 // "name:  value" lines, values aligned.
 std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields);
+
+// For people, to the second: "2026-03-01 14:05:09 +01:00". Documents have FormatTime's microseconds.
+std::string TimeText(Time t);
+std::string TimeText(const std::optional<Time>& t);  // empty if there is none
 
 bool IsTerminal(int fd);
 

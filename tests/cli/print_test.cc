@@ -1,9 +1,14 @@
 #include "cli/print.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <ctime>
 #include <string>
+#include <thread>
 
 namespace gpulayer::cli {
 namespace {
@@ -40,6 +45,46 @@ TEST(ByteSinkTest, F34ACharacterCutBetweenPiecesIsWhole) {
             "a" + euro + "b");
   EXPECT_EQ(Through(true, {"a" + euro.substr(0, 2)}), "a\xEF\xBF\xBD");
   EXPECT_EQ(Through(true, {euro.substr(0, 2), "x"}), "\xEF\xBF\xBD\xEF\xBF\xBDx");
+}
+
+TEST(ByteSinkTest, AFullPipeThatDoesNotBlockIsWaitedFor) {
+  int fds[2];
+  ASSERT_EQ(::pipe2(fds, O_NONBLOCK), 0);
+  const std::string bytes(1'000'000, 'x');  // more than a pipe holds
+  std::size_t got = 0;
+  std::thread reader([&] {
+    char buffer[4096];
+    for (ssize_t n = 1; n != 0;) {
+      pollfd p{fds[0], POLLIN, 0};
+      ::poll(&p, 1, -1);
+      n = ::read(fds[0], buffer, sizeof buffer);
+      if (n > 0) got += static_cast<std::size_t>(n);
+    }
+  });
+  ByteSink sink(fds[1], false);
+  EXPECT_TRUE(sink.Write(bytes));
+  ::close(fds[1]);
+  reader.join();
+  EXPECT_EQ(got, bytes.size());
+  ::close(fds[0]);
+}
+
+TEST(PrintLogNoteTest, IsOneLine) {
+  testing::internal::CaptureStderr();
+  PrintLogNote("the log was cut\n");
+  PrintLogNote("and\x1b more");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "gpulayer: the log was cut\ngpulayer: and\xEF\xBF\xBD more\n");
+}
+
+TEST(TimeTextTest, IsToTheSecond) {
+  ::setenv("TZ", "XYZ-1:30", 1);
+  ::tzset();
+  EXPECT_EQ(TimeText(Time(std::chrono::microseconds(1'700'000'000'123'456))),
+            "2023-11-14 23:43:20 +01:30");
+  EXPECT_EQ(TimeText(std::optional<Time>()), "");
+  ::unsetenv("TZ");
+  ::tzset();
 }
 
 TEST(TableTest, ColumnsAreAsWideAsTheyNeedToBe) {
