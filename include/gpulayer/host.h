@@ -71,7 +71,6 @@ struct JoinOptions {
   std::string zone;
   std::string region;
   std::map<std::string, std::string> labels;
-  std::string advertise_address;
 };
 
 struct JoinReport {

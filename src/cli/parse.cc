@@ -277,7 +277,6 @@ class Parser {
     struct Raw {
       ListArgs args;
       std::string state, user;
-      std::int64_t before = 0;
     };
     auto raw = std::make_shared<Raw>();
     CLI::App* verb = Verb(parent, name, "List jobs, newest first.",
@@ -289,7 +288,9 @@ class Parser {
                               }
                             }
                             if (!raw->user.empty()) raw->args.options.user = raw->user;
-                            if (raw->before > 0) raw->args.options.before = raw->before;
+                            if (raw->args.options.before.value_or(1) < 1) {
+                              Usage("--before: the number of a job");
+                            }
                             if (raw->args.options.limit < 1 || raw->args.options.limit > 1000) {
                               Usage("--limit: 1 to 1000");
                             }
@@ -300,7 +301,7 @@ class Parser {
     verb->add_option("--user", raw->user, "only this user's");
     verb->add_option("--name", raw->args.options.name_glob, "only names that match, as 'train*'");
     verb->add_option("--limit", raw->args.options.limit, "at most so many (default: 100)");
-    verb->add_option("--before", raw->before, "the next page: jobs before this one");
+    verb->add_option("--before", raw->args.options.before, "the next page: jobs before this one");
   }
 
   void AddOne(CLI::App& parent, const std::string& name, const std::string& help,
@@ -325,7 +326,6 @@ class Parser {
       LogsArgs args;
       std::string job;
       bool only_out = false, only_err = false;
-      std::int64_t tail = -1;
     };
     auto raw = std::make_shared<Raw>();
     raw->args.options.follow = false;
@@ -339,7 +339,9 @@ class Parser {
                               Usage("--stdout and --stderr: give one of them");
                             raw->args.options.out = !raw->only_err;
                             raw->args.options.err = !raw->only_out;
-                            if (raw->tail >= 0) raw->args.options.tail_lines = raw->tail;
+                            if (raw->args.options.tail_lines.value_or(0) < 0) {
+                              Usage("--tail: 0 or more");
+                            }
                             if (raw->args.options.attempt < 0) Usage("--attempt: 1 or more");
                             return [raw] { return RunJobLogs(raw->args); };
                           });
@@ -350,7 +352,7 @@ class Parser {
     verb->add_flag("--stderr", raw->only_err, "standard error only");
     verb->add_option("--attempt", raw->args.options.attempt,
                      "of this attempt (default: the newest)");
-    verb->add_option("--tail", raw->tail, "the last N lines");
+    verb->add_option("--tail", raw->args.options.tail_lines, "the last N lines");
     verb->add_option("ID", raw->job, "number of the job, or JOB.TASK");
     AddUnbuilt(verb, {"--rank"});
   }
@@ -478,19 +480,17 @@ class Parser {
   void AddHost() {
     auto up = std::make_shared<UpArgs>();
     auto no_worker = std::make_shared<bool>(false);
-    auto slots = std::make_shared<std::int32_t>(0);
     auto listen = std::make_shared<std::string>();
     CLI::App* verb = Verb(app_, "up", "Start server and worker on this machine.", "gpulayer up",
-                          [up, no_worker, slots, listen]() -> Action {
+                          [up, no_worker, listen]() -> Action {
                             if (*no_worker) up->options.worker = false;
-                            if (*slots < 0) Usage("--slots: at least 1");
-                            if (*slots > 0) up->options.slots = *slots;
+                            if (up->options.slots.value_or(1) < 1) Usage("--slots: at least 1");
                             if (!listen->empty()) up->options.listen = *listen;
                             return [up] { return RunUp(*up); };
                           });
     verb->add_option("--listen", *listen, "address for other machines (default: 0.0.0.0:7461)");
     verb->add_option("--data-dir", up->options.data_dir, "where everything is kept");
-    verb->add_option("--slots", *slots, "CPUs to offer (default: all)");
+    verb->add_option("--slots", up->options.slots, "CPUs to offer (default: all)");
     verb->add_flag("--no-worker", *no_worker, "server only: this machine runs no jobs");
     verb->add_flag("--foreground", up->foreground, "stay until a signal, then stop");
     verb->add_flag("--json", up->json, "print one JSON document");
@@ -509,7 +509,6 @@ class Parser {
     struct Raw {
       JoinArgs args;
       std::vector<std::string> labels;
-      std::int32_t slots = 0;
     };
     auto raw = std::make_shared<Raw>();
     CLI::App* verb = Verb(app_, "join", "Make this machine a worker of another one's server.",
@@ -520,8 +519,9 @@ class Parser {
                               const auto [key, value] = KeyValue("--label", label);
                               raw->args.options.labels[key] = value;
                             }
-                            if (raw->slots < 0) Usage("--slots: at least 1");
-                            if (raw->slots > 0) raw->args.options.slots = raw->slots;
+                            if (raw->args.options.slots.value_or(1) < 1) {
+                              Usage("--slots: at least 1");
+                            }
                             return [raw] { return RunJoin(raw->args); };
                           });
     JoinOptions& options = raw->args.options;
@@ -529,15 +529,13 @@ class Parser {
     verb->add_option("--token", options.token,
                      "token, - (standard input), @FILE, or GPULAYER_TOKEN");
     verb->add_option("--name", options.name, "name of this worker (default: the host's)");
-    verb->add_option("--slots", raw->slots, "CPUs to offer (default: all)");
+    verb->add_option("--slots", options.slots, "CPUs to offer (default: all)");
     verb->add_option("--zone", options.zone, "what it is near to");
     verb->add_option("--region", options.region, "where that is");
     Many(verb, "--label", &raw->labels, "K=V (repeat)");
-    verb->add_option("--advertise-address", options.advertise_address,
-                     "where other workers reach this one");
     verb->add_option("--data-dir", options.data_dir, "where everything is kept");
     verb->add_flag("--foreground", raw->args.foreground, "stay until a signal, then stop");
-    AddUnbuilt(verb, {"--service"});
+    AddUnbuilt(verb, {"--advertise-address", "--service"});
   }
 
   void AddLogin() {

@@ -34,6 +34,11 @@ int RunSubmit(const SubmitArgs& args) {
   if (args.dry_run) return DryRun(args);
   Session session;
   Result<Client> client = Client::Connect(session.Options(args.common.target));
+  // GPULAYER_TARGET may say so too, which the parser does not see.
+  if (client.ok() && args.detach && client->target() == "local") {
+    PrintUsageError("--detach: a local run ends with its command; it cannot be left", "submit");
+    return kUsage;
+  }
   Result<Job> job = client.ok() ? client->Submit(args.spec) : client.status();
   if (!job.ok()) {
     PrintError(job.status());

@@ -367,6 +367,11 @@ class Alone(unittest.TestCase):
         done = self.home.run("submit", "--", "true")
         self.assertEqual(done.returncode, 125)
         self.assertIn(b"run `gpulayer up` or `gpulayer login`", done.stderr)
+        self.home.env["GPULAYER_TARGET"] = "local"
+        done = self.home.run("submit", "--detach", "--", "true")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn(b"cannot be left", done.stderr)
+        del self.home.env["GPULAYER_TARGET"]
         self.assertEqual(self.home.run("ps").returncode, 1)
         self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
 

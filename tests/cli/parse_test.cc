@@ -58,6 +58,10 @@ TEST(ParseTest, WrongUsageIsTwoForEveryVerb) {
       {"join"},
       {"login"},
       {"up", "--slots", "x"},
+      {"up", "--slots", "0"},
+      {"join", "box", "--slots", "0"},
+      {"job", "list", "--before", "0"},
+      {"logs", "--tail", "-1", "7"},
       {"completion"},
       {"completion", "tcsh"},
   };
@@ -88,6 +92,7 @@ TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
       {"server", "backup", "x"},
       {"worker", "drain", "box"},
       {"job", "cancel", "--mine"},
+      {"join", "box", "--advertise-address", "10.0.0.5"},
       {"logs", "--rank", "1", "7"}};
   for (const auto& words : kLater) {
     const Said said = Type(words);
