@@ -144,11 +144,12 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
     WriteNext();
   }
 
-  // No effect while a read is under way.
+  // No effect while a read is under way, nor before Open(): whoever has taken what an earlier
+  // stream brought asks for more and may meet this one.
   void Read() {
     {
       MutexLock lock(mutex_);
-      if (ended_ || reading_) return;
+      if (!opened_ || ended_ || reading_) return;
       reading_ = true;
       AddHold();
     }
@@ -177,21 +178,22 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
   }
 
   void OnReadDone(bool ok) override {
-    bool over = !ok;
-    {
-      MutexLock lock(mutex_);
-      reading_ = false;
-      over = over || aborted_;
-    }
-    if (over) return End();
-    Result<Event> event = ToEvent(incoming_);
-    if (!event.ok() && event.status().code() == StatusCode::kUnimplemented) return Read();
+    Result<Event> event = Cancelled("the session ended");
+    if (ok) event = ToEvent(incoming_);
     if (event.ok() && std::holds_alternative<Connected>(*event)) {
       heartbeat_ms_.store(std::clamp<std::int64_t>(incoming_.welcome().heartbeat_ms(), 50, 60'000));
       welcomed_.store(true);
     } else if (event.ok() && !welcomed_.load()) {
       event = Internal("the server spoke before its Welcome");
     }
+    bool over = !ok;
+    {
+      MutexLock lock(mutex_);
+      reading_ = false;  // from here on another read may fill incoming_
+      over = over || aborted_;
+    }
+    if (over) return End();
+    if (!event.ok() && event.status().code() == StatusCode::kUnimplemented) return Read();
     if (!event.ok()) {
       broken_ = event.status();
       return Abort();
