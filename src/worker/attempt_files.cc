@@ -65,8 +65,9 @@ Result<std::shared_ptr<const Tree>> AttemptFiles::LoadTree(const Hash& hash, Tim
   return std::make_shared<const Tree>(std::move(tree));
 }
 
-// Work folder and standard input.
-Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel) {
+// Work folder and standard input. `fetched`: all that it needs of the server is here.
+Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel,
+                            bool* fetched) {
   const AttemptId& id = assignment.key.id;
   const JobSpec& spec = *assignment.spec;
   std::shared_ptr<const Tree> tree;
@@ -82,6 +83,7 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
                               cache_->Ensure(blobs, Fetcher(cancel), deadline));
     pins = std::move(got);
   }
+  *fetched = true;
   if (cancel.requested()) return Cancelled("preparation broken off");
   GPULAYER_RETURN_IF_ERROR(work_dirs_->Discard(id));  // of an attempt at it that was broken off
   GPULAYER_ASSIGN_OR_RETURN(const WorkDir dir, work_dirs_->Create(id, tree.get(), *cache_));
@@ -112,10 +114,19 @@ Status AttemptFiles::Prepare(const Assignment& assignment, Cancel& cancel) {
   if (!made.ok() && made.status().code() != StatusCode::kAlreadyExists) return made.status();
   GPULAYER_RETURN_IF_ERROR(WriteAssignment(store_.PathOf(id), assignment));
   const TimePoint deadline = Clock::System().Now().mono + limits::kPrepareLimit;
-  Status status = LayOut(assignment, deadline, cancel);
+  bool fetched = false;
+  Status status = LayOut(assignment, deadline, cancel, &fetched);
   // A damaged blob of the cache was dropped: the server has a good one.
-  if (status.code() == StatusCode::kDataLoss) status = LayOut(assignment, deadline, cancel);
-  return cancel.requested() ? Cancelled("preparation broken off") : status;
+  if (status.code() == StatusCode::kDataLoss) {
+    fetched = false;
+    status = LayOut(assignment, deadline, cancel, &fetched);
+  }
+  if (cancel.requested()) return Cancelled("preparation broken off");
+  // Said of the server's blobs these mean that the job cannot run anywhere; of this machine's own
+  // files that another machine is to try it.
+  const bool lost =
+      status.code() == StatusCode::kNotFound || status.code() == StatusCode::kDataLoss;
+  return fetched && lost ? Internal(status.message()) : status;
 }
 
 Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel& cancel) {

@@ -54,7 +54,7 @@ class AttemptFiles {
 
   Result<std::shared_ptr<const Tree>> LoadTree(const Hash& hash, TimePoint deadline,
                                                Cancel& cancel);
-  Status LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel);
+  Status LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel, bool* fetched);
   BlobCache::Fetch Fetcher(Cancel& cancel) const;
 
   const Options options_;

@@ -98,6 +98,29 @@ TEST_F(SurviveTest, AnAttemptThatNeverBeganIsSaidToBe) {
   ASSERT_TRUE(client_->Adopt(id).ok());
   ASSERT_TRUE(Eventually([&] { return ear_.Ends(id) == 1; }));
   EXPECT_EQ(ear_.End(id).failed_step, StartStep::kNever);
+  EXPECT_EQ(OutcomeOf(ear_.End(id)).cause.kind, CauseKind::kWorkerLost);  // not the job's fault
+}
+
+TEST_F(SurviveTest, AStartBetweenTwoExecsWaitsForTheNext) {
+  ExecClientOptions options = Options(Life::kOutlivesWorker);
+  ASSERT_TRUE(MakeDirs(dir_ / "bin").ok());
+  options.program = dir_ / "bin/gpulayer-exec";
+  ASSERT_EQ(symlink(GPULAYER_EXEC_PROGRAM, options.program.c_str()), 0);
+  ASSERT_TRUE(client_->Shutdown(0s, 10s).ok());
+  client_.reset();
+  Result<std::unique_ptr<ExecClient>> client = ExecClient::Open(options, ear_.sink());
+  ASSERT_TRUE(client.ok()) << client.status().ToString();
+  client_ = *std::move(client);
+  ASSERT_EQ(unlink(options.program.c_str()), 0);  // none can be started for now
+  KillExec();
+  ASSERT_TRUE(
+      Eventually([&] { return client_->List(1s).status().code() == StatusCode::kUnavailable; }));
+  const AttemptId id = Start(Spec({"true"}));
+  const AttemptId stopped = Start(Spec({"sleep", "9999"}));
+  EXPECT_TRUE(client_->Stop(stopped, 0s).ok());
+  ASSERT_EQ(symlink(GPULAYER_EXEC_PROGRAM, options.program.c_str()), 0);
+  EXPECT_EQ(Await(id).exit_code, 0);
+  EXPECT_EQ(Await(stopped).order, StopOrder::kStop);
 }
 
 TEST_F(SurviveTest, JobsDieWithTheKilledExecAndTheClientHears) {

@@ -35,7 +35,7 @@ Cause StartFailure(const AttemptStatus& status) {
     case StartStep::kSpec: return {CauseKind::kSpawnFailed, "attempt folder damaged: " + why};
     case StartStep::kMonitor:
       return {CauseKind::kWorkerLost, "the process that kept this attempt was killed"};
-    case StartStep::kNever: return {CauseKind::kSpawnFailed, "the worker ended before the start"};
+    case StartStep::kNever: return {CauseKind::kWorkerLost, "the worker ended before the start"};
     case StartStep::kSpawn:
     case StartStep::kNone: break;
   }

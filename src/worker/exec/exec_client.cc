@@ -30,6 +30,8 @@ constexpr auto kLastRetry = std::chrono::seconds(5);
 // A live gpulayer-exec reads its socket at once; a stopped one must not hold up the caller for
 // ever.
 constexpr auto kSendPatience = std::chrono::seconds(2);
+// So long a start waits for gpulayer-exec to be there again, in which time the next one is up.
+constexpr auto kStartPatience = std::chrono::seconds(30);
 
 std::int64_t Millis(Duration d) {
   return std::chrono::ceil<milliseconds>(std::max(d, Duration::zero())).count();
@@ -61,7 +63,8 @@ class ExecClient::Impl {
   struct Tracked {
     Type how = Type::kStart;  // what to say after a reconnect; kAdopt once its start is certain
     bool started_told = false;
-    std::optional<steady_clock::time_point> stop_by;  // repeated after a reconnect
+    std::optional<steady_clock::time_point> unsent_since;  // no gpulayer-exec has heard of it
+    std::optional<steady_clock::time_point> stop_by;       // repeated after a reconnect
   };
   struct Listing {
     std::vector<AttemptId> ids;
@@ -75,6 +78,7 @@ class ExecClient::Impl {
   void TakeEnd(const AttemptId& id, AttemptStatus status);
   Result<UniqueFd> Reach();
   void Reconnected();
+  void FailUnsentStarts(steady_clock::time_point before);
   Status Send(const Message& m);
   std::shared_ptr<UniqueFd> Socket() GPULAYER_EXCLUDES(mutex_);
   bool Closing() GPULAYER_EXCLUDES(mutex_);
@@ -187,10 +191,12 @@ Status ExecClient::Impl::Track(const AttemptId& id, Type how) {
   if (!IsValidAttemptId(id.value())) return InvalidArgument("attempt: bad id");
   {
     MutexLock lock(mutex_);
-    if (!socket_ || shutdown_) {
-      return Unavailable("gpulayer-exec: not connected. Try again in a moment.");
+    if (shutdown_) return Unavailable("gpulayer-exec: it was told to end");
+    Tracked& tracked = tracked_[id] = Tracked{how, false, std::nullopt, std::nullopt};
+    if (!socket_) {
+      tracked.unsent_since = steady_clock::now();
+      return OkStatus();  // Reconnected() says it
     }
-    tracked_[id] = Tracked{how, false, std::nullopt};
   }
   Message m;
   m.type = how;
@@ -288,6 +294,7 @@ void ExecClient::Impl::Run() {
       Pause(pause);
       pause = std::min<Duration>(pause * 2, kLastRetry);
       if (Closing()) return;
+      FailUnsentStarts(steady_clock::now() - kStartPatience);
     }
     Reconnected();
   }
@@ -299,7 +306,8 @@ void ExecClient::Impl::Reconnected() {
   std::vector<Message> again;
   {
     MutexLock lock(mutex_);
-    for (const auto& [id, tracked] : tracked_) {
+    for (auto& [id, tracked] : tracked_) {
+      tracked.unsent_since.reset();
       Message m;
       m.type = tracked.how;
       m.id = id.value();
@@ -313,6 +321,20 @@ void ExecClient::Impl::Reconnected() {
   for (const Message& m : again) {
     if (!Send(m).ok()) return;  // broken again: the loop comes back here
   }
+}
+
+// This machine cannot run them, another one may. Only of those that no gpulayer-exec was told of is
+// it certain that they do not run.
+void ExecClient::Impl::FailUnsentStarts(steady_clock::time_point before) {
+  std::vector<AttemptId> failed;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [id, tracked] : tracked_) {
+      const bool start = tracked.how == Type::kStart;
+      if (start && tracked.unsent_since && *tracked.unsent_since <= before) failed.push_back(id);
+    }
+  }
+  for (const AttemptId& id : failed) TakeEnd(id, NotStarted(StartStep::kSpawn, ECONNREFUSED));
 }
 
 void ExecClient::Impl::ReadUntilBroken() {

@@ -15,7 +15,9 @@
 //            us.
 // Blocking:  Start, Adopt, Stop, Shutdown only queue to a local socket; Open, List wait as their
 //            deadlines say. The destructor waits for the sink.
-// Errors:    UNAVAILABLE: gpulayer-exec cannot be reached or started at this moment.
+// Errors:    UNAVAILABLE: gpulayer-exec cannot be reached or started at this moment, or was told to
+//            end. Start and Adopt wait for its return instead; a start that waits too long has its
+//            kEnded as one that failed.
 #ifndef GPULAYER_WORKER_EXEC_EXEC_CLIENT_H_
 #define GPULAYER_WORKER_EXEC_EXEC_CLIENT_H_
 
