@@ -339,6 +339,7 @@ void Worker::Impl::On(Prepare action) {
   running.preparing = std::make_shared<Cancel>();
   prepare_pool_->Submit(
       [this, assignment = std::move(action.assignment), cancel = running.preparing] {
+        Post(Event(PrepareBegun{assignment.key.id}));
         Status status = files_->Prepare(assignment, *cancel);
         Post(Event(Prepared{assignment.key.id, std::move(status)}));
       });

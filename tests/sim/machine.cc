@@ -195,6 +195,7 @@ void Machine::Do(const worker::Action& action) {
                    if (!link_ && timeline_.Chance(50)) status = Unavailable("no link");
                    if (faults && timeline_.Chance(3)) status = ResourceExhausted("disk full");
                    if (faults && timeline_.Chance(2)) status = NotFound("no such source");
+                   TellLater(1ms, worker::PrepareBegun{id});
                    TellLater(timeline_.Between(1ms, 3s), worker::Prepared{id, status});
                  },
                  [&](const worker::AbandonPrepare& a) {

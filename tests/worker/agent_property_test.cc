@@ -61,6 +61,7 @@ class World {
         }
         return;
       case 3:
+        if (t.preparing && *rc::gen::inRange(0, 3) == 0) return Do(PrepareBegun{Id(n)});
         if (t.preparing) {
           t.preparing = false;
           Do(Prepared{Id(n), *rc::gen::element(OkStatus(), OkStatus(), Unavailable("cut"),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -223,8 +224,26 @@ TEST_F(AgentTest, PreparationThatTheLinkBrokeIsRepeated) {
 TEST_F(AgentTest, PreparationHasALimitOfItsOwn) {
   Connect();
   Do(Assigned{Work(1)});
-  EXPECT_THAT(Do(Tick{}, 30min),
+  EXPECT_THAT(Do(Tick{}, 10h), IsEmpty());  // others are before it
+  Do(PrepareBegun{Id(1)});
+  EXPECT_EQ(*agent_.NextTick(), now_ + 30min);
+  EXPECT_THAT(Do(Tick{}, 29min), IsEmpty());
+  EXPECT_THAT(Do(Tick{}, 1min),
               ElementsAre("abandon-prepare a1", "ended-unstarted a1@1 preparation log 0"));
+}
+
+TEST_F(AgentTest, PreparationsLimitCountsAllTriesAndNoWaits) {
+  Connect();
+  Do(Assigned{Work(1)});
+  Do(PrepareBegun{Id(1)});
+  Do(Prepared{Id(1), Unavailable("cut")}, 20min);
+  Do(Disconnected{});
+  EXPECT_THAT(Do(Tick{}, 10h), IsEmpty());
+  EXPECT_THAT(DoConnect(2, {1}), ElementsAre("prepare a1"));
+  EXPECT_THAT(Do(Tick{}, 10h), IsEmpty());
+  Do(PrepareBegun{Id(1)});
+  EXPECT_THAT(Do(Tick{}, 10min),
+              ElementsAre("abandon-prepare a1", "ended-unstarted a1@2 preparation log 0"));
 }
 
 TEST_F(AgentTest, StartThatFailedIsReported) {
@@ -238,8 +257,8 @@ TEST_F(AgentTest, StartThatFailedIsReported) {
 TEST_F(AgentTest, ServerCutLeavesTheProgramAloneAndRepeatsWhatIsUnconfirmed) {
   Connect();
   Run(1);
-  EXPECT_THAT(Do(LogRead{Id(1), 0, "0123456789", false}),
-              ElementsAre("log a1@1 0+10", "read a1 10"));
+  EXPECT_THAT(Do(LogRead{Id(1), 0, "0123", false}), ElementsAre("log a1@1 0+4", "read a1 4"));
+  EXPECT_THAT(Do(LogRead{Id(1), 4, "456789", false}), ElementsAre("log a1@1 4+6", "read a1 10"));
   Do(LogAcked{Key(1), 4, true});
   EXPECT_THAT(Do(Disconnected{}), IsEmpty());
   EXPECT_THAT(Do(LogRead{Id(1), 10, "lost", false}), IsEmpty());
@@ -250,7 +269,8 @@ TEST_F(AgentTest, ServerCutLeavesTheProgramAloneAndRepeatsWhatIsUnconfirmed) {
               ElementsAre("log a1@2 4+10", "ended a1@2 program log 14"));
   Do(Disconnected{});
   EXPECT_THAT(DoConnect(3, {1}), ElementsAre("finishing a1@3", "read a1 4"));
-  EXPECT_THAT(Do(LogAcked{Key(1, 3), 14, true}), ElementsAre("ended a1@3 program log 14"));
+  EXPECT_THAT(Do(LogRead{Id(1), 4, "0123456789", true}),
+              ElementsAre("log a1@3 4+10", "ended a1@3 program log 14"));
   EXPECT_THAT(Do(EndAcked{Key(1, 3), true, {}}), ElementsAre("forget a1"));
 }
 
@@ -313,12 +333,39 @@ TEST_F(AgentTest, LogThatWasNotTakenIsSentAgainAfterAPause) {
 TEST_F(AgentTest, ServerThatMissesLogBytesAtTheEndGetsThemAgain) {
   Connect();
   Run(1, false);
-  Do(LogRead{Id(1), 0, "0123456789", true});
+  Do(LogRead{Id(1), 0, "012345", false});
+  Do(LogRead{Id(1), 6, "6789", true});
   EXPECT_THAT(Do(ProgramEnded{Id(1), true, Exit(0), 10}),
               ElementsAre("finishing a1@1", "ended a1@1 program log 10"));
   EXPECT_THAT(Do(EndAcked{Key(1), true, 6}), ElementsAre("read a1 6"));
   EXPECT_THAT(Do(LogRead{Id(1), 6, "6789", true}),
               ElementsAre("log a1@1 6+4", "ended a1@1 program log 10"));
+  Do(LogAcked{Key(1), 10, true});
+  // Bytes that were confirmed are missing: where its pieces began is not known any more.
+  EXPECT_THAT(Do(EndAcked{Key(1), true, 6}), ElementsAre("read a1 0"));
+}
+
+// A full disk takes part of a piece. A log can be read on between frames only.
+TEST_F(AgentTest, LogGoesOnFromAPieceThatWasTakenWhole) {
+  Connect();
+  Run(1, false);
+  Do(LogRead{Id(1), 0, "01234", false});
+  Do(LogRead{Id(1), 5, "56789", false});
+  EXPECT_THAT(Do(LogAcked{Key(1), 5, true}), IsEmpty());
+  EXPECT_THAT(Do(LogAcked{Key(1), 7, true}), IsEmpty());
+  EXPECT_THAT(Do(Tick{}, 1s), ElementsAre("read a1 5"));
+}
+
+// As of an attempt of the same name before the server's data was put back.
+TEST_F(AgentTest, ServerThatHasMoreThanWasWrittenIsNotBelieved) {
+  Connect();
+  Run(1, false);
+  EXPECT_THAT(Do(LogRead{Id(1), 0, "01234", false}), ElementsAre("log a1@1 0+5", "read a1 5"));
+  EXPECT_THAT(Do(LogAcked{Key(1), 1000, true}), IsEmpty());
+  EXPECT_THAT(Do(LogRead{Id(1), 5, "56789", true}), ElementsAre("log a1@1 5+5"));
+  EXPECT_THAT(Do(LogAcked{Key(1), 1000, true}), IsEmpty());
+  EXPECT_THAT(Do(ProgramEnded{Id(1), true, Exit(0), 10}),
+              ElementsAre("finishing a1@1", "ended a1@1 program log 10"));
 }
 
 TEST_F(AgentTest, RefusedLogIsNotSentButTheEndIs) {
@@ -367,6 +414,15 @@ TEST_F(AgentTest, FullServerIsOfferedOutputsForAWhile) {
               ElementsAre("ended a1@1 outputs_not_stored log 0"));
 }
 
+TEST_F(AgentTest, MachineShortOfSomethingTriesOutputsAgain) {
+  Connect();
+  Run(1);
+  Do(ProgramEnded{Id(1), true, Exit(0), 0});
+  EXPECT_THAT(Do(OutputsCollected{Id(1), ErrnoStatus("open", EMFILE)}), IsEmpty());
+  EXPECT_THAT(Do(Tick{}, 2s), ElementsAre("collect a1"));
+  EXPECT_THAT(Do(OutputsCollected{Id(1), OutputResult{}}), ElementsAre("ended a1@1 program log 0"));
+}
+
 TEST_F(AgentTest, AdoptedAttemptsGoOn) {
   EXPECT_THAT(Do(Adopted{Work(1), true}), IsEmpty());
   EXPECT_THAT(Do(Adopted{Work(2), true}), IsEmpty());
@@ -396,6 +452,16 @@ TEST_F(AgentTest, LeavingHandsWorkBackUncharged) {
   EXPECT_THAT(Do(ProgramEnded{Id(2), true, Lost(), 0}),
               ElementsAre("ended a2@1 server_stopped log 0"));
   EXPECT_THAT(Do(Assigned{Work(3)}), ElementsAre("ended-unstarted a3@1 server_stopped log 0"));
+}
+
+TEST_F(AgentTest, StartThatCameTooLateForAPlannedStopIsHandedBack) {
+  Connect();
+  Do(Assigned{Work(1)});
+  Do(Prepared{Id(1), OkStatus()});
+  EXPECT_THAT(Do(Leaving{}), IsEmpty());
+  const Outcome refused = {{}, {}, {CauseKind::kSpawnFailed, "cannot start: shut down"}};
+  EXPECT_THAT(Do(ProgramEnded{Id(1), false, refused, 0}),
+              ElementsAre("ended-unstarted a1@1 server_stopped log 0"));
 }
 
 TEST_F(AgentTest, LostProgramBringsNothingHome) {

@@ -137,6 +137,31 @@ TEST_F(WorkerTest, MissingSourceIsChargedToTheJob) {
   EXPECT_EQ(end.outcome().cause().kind(), static_cast<int>(CauseKind::kPreparation));
 }
 
+TEST_F(WorkerTest, MachineWithoutItsFoldersIsChargedItself) {
+  StartWorker();
+  ASSERT_TRUE(RemoveTree(dir_ / "worker/work/v1").ok());
+  const v1::Ended end = WaitEnded(server_.Assign(1, Shell("true")));
+  EXPECT_FALSE(end.started());
+  EXPECT_EQ(end.outcome().cause().kind(), static_cast<int>(CauseKind::kSpawnFailed));
+}
+
+TEST_F(WorkerTest, ProgramThatRemovesItsWorkFolderKeepsItsOutputs) {
+  StartWorker();
+  JobSpec spec = Shell("echo precious > \"$GPULAYER_OUTPUT_DIR/p\"; rm -rf \"$PWD\"");
+  spec.source_tree = server_.PutSource({{"a", "a"}});
+  const AttemptKey key = server_.Assign(1, spec);
+  EXPECT_EQ(WaitEnded(key).outcome().exit_code(), 0);
+  EXPECT_THAT(server_.Outputs(key), ElementsAre(Pair("p", "precious\n")));
+}
+
+TEST_F(WorkerTest, LinkWhoseTargetIsNoTextIsReported) {
+  StartWorker();
+  const AttemptKey key = server_.Assign(1, Shell("ln -s \"$(printf '/\\377')\" l; echo x > f"));
+  const v1::Ended end = WaitEnded(key);
+  EXPECT_EQ(end.outputs().left_out_count(), 1);
+  EXPECT_THAT(server_.Outputs(key), ElementsAre(Pair("f", "x\n")));
+}
+
 TEST_F(WorkerTest, ProgramThatIsNotThereIs127) {
   StartWorker();
   JobSpec spec;

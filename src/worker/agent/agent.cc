@@ -1,6 +1,7 @@
 #include "worker/agent/agent.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 namespace gpulayer::worker {
@@ -26,8 +27,9 @@ struct Attempt {
   bool given_up = false;      // the server wants nothing of it any more
   bool acked = false;
   std::optional<TimePoint> retry_at;
-  TimePoint assigned_at;
-  std::optional<TimePoint> refused_since;  // outputs: the server answers, but cannot take them
+  std::optional<TimePoint> preparing_since;  // a thread works on it
+  Duration prepare_spent{};                  // in earlier tries
+  std::optional<TimePoint> refused_since;    // outputs: the server answers, but cannot take them
   std::optional<Cause> stop;
 
   bool started = false;
@@ -37,6 +39,7 @@ struct Attempt {
   std::optional<std::int64_t> log_size;  // known once the log is complete
   std::int64_t log_acked = 0;            // the server has it up to here
   std::int64_t log_sent = 0;             // sent on this session up to here
+  std::deque<std::int64_t> log_marks;    // between the two: where the pieces that were sent end
   std::optional<std::int64_t> reading;   // ReadLog from here is unanswered
   std::optional<TimePoint> log_pause;    // the server did not take what was sent: again then
   bool log_refused = false;
@@ -55,6 +58,12 @@ bool IsPassing(const Status& status) {
   return status.code() == StatusCode::kUnavailable ||
          status.code() == StatusCode::kDeadlineExceeded ||
          status.code() == StatusCode::kCancelled || status.code() == StatusCode::kUnauthenticated;
+}
+
+// It answered, or this machine did, that it is short of something: room may be made.
+bool MayPass(const Status& status) {
+  return status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kAborted ||
+         status.code() == StatusCode::kUnknown;
 }
 
 // Whose fault it is that the source could not be laid out.
@@ -100,8 +109,15 @@ struct Agent::State {
   void BeginPrepare(Attempt& a) {
     a.phase = Phase::kPreparing;
     a.prepare_open = true;
+    a.preparing_since.reset();
     a.retry_at.reset();
     actions.push_back(Prepare{a.what});
+  }
+
+  // When the preparation under way has used up its time.
+  std::optional<TimePoint> PrepareLimit(const Attempt& a) const {
+    if (a.phase != Phase::kPreparing || !a.preparing_since) return std::nullopt;
+    return *a.preparing_since + (options.prepare_limit - a.prepare_spent);
   }
 
   void BeginCollect(Attempt& a) {
@@ -109,6 +125,25 @@ struct Agent::State {
     a.collect_open = true;
     a.retry_at.reset();
     actions.push_back(CollectOutputs{a.what.key.id});
+  }
+
+  // The furthest place up to `size` from which the log can be read on: the beginning or the end of
+  // a piece that was sent. What the server names may lie within a frame, where its disk became
+  // full, or beyond all that was written here, in what an attempt of another time left there.
+  static std::int64_t Reached(const Attempt& a, std::int64_t size) {
+    std::int64_t reached = a.log_acked <= size ? a.log_acked : 0;
+    for (const std::int64_t mark : a.log_marks) {
+      if (mark <= size) reached = mark;
+    }
+    return reached;
+  }
+
+  // The log goes on from `from` anew.
+  static void SetLogBack(Attempt& a, std::int64_t from) {
+    a.log_acked = std::min(a.log_acked, from);
+    a.log_sent = from;
+    a.log_marks.clear();
+    a.reading.reset();
   }
 
   // Over without a program's end: it never began, or its preparation is broken off.
@@ -178,6 +213,7 @@ struct Agent::State {
   void On(const LogAcked& e);
   void On(const EndAcked& e);
   void On(const Adopted& e);
+  void On(const PrepareBegun& e);
   void On(const Prepared& e);
   void On(const ProgramStarted& e);
   void On(const ProgramEnded& e);
@@ -197,8 +233,7 @@ void Agent::State::On(const Connected& e) {
     a.current = false;
     a.ended_sent = false;
     a.log_refused = false;
-    a.log_sent = a.log_acked;
-    a.reading.reset();
+    SetLogBack(a, a.log_acked);
     a.log_pause.reset();
     if (a.given_up || a.acked) continue;
     const auto it = keep.find(id);
@@ -231,7 +266,6 @@ void Agent::State::On(const Assigned& e) {
   if (!is_new) return;  // an attempt is never run twice
   Attempt& a = it->second;
   a.what = e.assignment;
-  a.assigned_at = now;
   a.current = connected;
   if (leaving) return EndUnstarted(a, {CauseKind::kServerStopped, "the worker was stopped"});
   BeginPrepare(a);
@@ -242,7 +276,6 @@ void Agent::State::On(const Adopted& e) {
   if (!is_new) return;
   Attempt& a = it->second;
   a.what = e.assignment;
-  a.assigned_at = now;
   if (e.begun) {
     a.phase = Phase::kStarting;
     a.program_open = true;
@@ -276,22 +309,18 @@ void Agent::State::On(const LogAcked& e) {
     a->reading.reset();
     return Report(*a);
   }
-  const bool progress = e.size > a->log_acked;
-  const bool took_less = e.size < a->log_acked || (!progress && e.size < a->log_sent);
-  a->log_acked = e.size;
+  const std::int64_t reached = Reached(*a, e.size);
+  const bool took_less = e.size < a->log_sent && reached <= a->log_acked;
   if (took_less) {
     // Not stored: its disk is full, or bytes before these are missing there. Once a second is
     // enough.
-    a->log_sent = e.size;
+    SetLogBack(*a, reached);
     a->ended_sent = false;
-    a->reading.reset();
     if (!a->log_pause) a->log_pause = now + std::chrono::seconds(1);
     return;
   }
-  if (e.size > a->log_sent) {  // it had more than we knew
-    a->log_sent = e.size;
-    a->reading.reset();
-  }
+  a->log_acked = reached;
+  while (!a->log_marks.empty() && a->log_marks.front() <= reached) a->log_marks.pop_front();
   Report(*a);
 }
 
@@ -301,18 +330,24 @@ void Agent::State::On(const EndAcked& e) {
   if (a == nullptr || !a->ended_sent) return;
   if (e.current && e.resend_log_from) {
     a->ended_sent = false;
-    a->log_acked = a->log_sent = std::max<std::int64_t>(0, *e.resend_log_from);
-    a->reading.reset();
+    SetLogBack(*a, Reached(*a, std::max<std::int64_t>(0, *e.resend_log_from)));
     return Report(*a);
   }
   a->acked = true;
   Settle(e.key.id);
 }
 
+void Agent::State::On(const PrepareBegun& e) {
+  Attempt* a = Find(e.id);
+  if (a != nullptr && a->phase == Phase::kPreparing && a->prepare_open) a->preparing_since = now;
+}
+
 void Agent::State::On(const Prepared& e) {
   Attempt* a = Find(e.id);
   if (a == nullptr || !a->prepare_open) return;
   a->prepare_open = false;
+  if (a->preparing_since) a->prepare_spent += now - *a->preparing_since;
+  a->preparing_since.reset();
   if (a->given_up || a->acked) return Settle(e.id);
   if (a->phase != Phase::kPreparing) return;  // abandoned
   if (e.status.ok()) {
@@ -347,7 +382,9 @@ void Agent::State::On(const ProgramEnded& e) {
   if (!a->log_size) a->log_size = e.log_bytes;
   Cause& cause = a->outcome.cause;
   if (cause.kind == CauseKind::kCancelled && a->stop) cause = *a->stop;
-  if (cause.kind == CauseKind::kWorkerLost && leaving) {
+  // Of a start that came too late for gpulayer-exec, too.
+  const bool not_begun = !a->started && cause.kind == CauseKind::kSpawnFailed;
+  if (leaving && (cause.kind == CauseKind::kWorkerLost || not_begun)) {
     cause = {CauseKind::kServerStopped, "the worker was stopped"};
   }
   a->phase = Phase::kOver;
@@ -367,9 +404,9 @@ void Agent::State::On(const OutputsCollected& e) {
     return Report(*a);
   }
   const Status why = e.result.status();
-  const bool full = why.code() == StatusCode::kResourceExhausted;  // room may be made
-  if (full && !a->refused_since) a->refused_since = now;
-  if (IsPassing(why) || (full && now - *a->refused_since < options.store_patience)) {
+  const bool may_pass = MayPass(why);
+  if (may_pass && !a->refused_since) a->refused_since = now;
+  if (IsPassing(why) || (may_pass && now - *a->refused_since < options.store_patience)) {
     a->phase = Phase::kCollectWait;
     if (connected) a->retry_at = now + options.retry;
     return;
@@ -393,6 +430,7 @@ void Agent::State::On(LogRead e) {
   if (!connected || !a->current) return;  // read again on the next session
   if (!e.data.empty()) {
     a->log_sent = e.offset + static_cast<std::int64_t>(e.data.size());
+    a->log_marks.push_back(a->log_sent);
     actions.push_back(SendLog{a->what.key, e.offset, std::move(e.data)});
   }
   Report(*a);
@@ -423,11 +461,9 @@ void Agent::State::On(const Tick&) {
       Report(a);
     }
     if (a.given_up || a.acked) continue;
-    if (a.phase == Phase::kPreparing || a.phase == Phase::kPrepareWait) {
-      if (now - a.assigned_at >= options.prepare_limit) {
-        EndUnstarted(a, {CauseKind::kPreparation, "preparation took longer than its limit"});
-        continue;
-      }
+    if (const std::optional<TimePoint> limit = PrepareLimit(a); limit && *limit <= now) {
+      EndUnstarted(a, {CauseKind::kPreparation, "preparation took longer than its limit"});
+      continue;
     }
     if (!a.retry_at || *a.retry_at > now) continue;
     a.retry_at.reset();
@@ -467,9 +503,7 @@ std::optional<TimePoint> Agent::NextTick() const {
     if (a.given_up || a.acked) continue;
     if (a.retry_at) at(*a.retry_at);
     if (a.log_pause) at(*a.log_pause);
-    if (a.phase == Phase::kPreparing || a.phase == Phase::kPrepareWait) {
-      at(a.assigned_at + state_->options.prepare_limit);
-    }
+    if (const std::optional<TimePoint> limit = state_->PrepareLimit(a)) at(*limit);
   }
   return next;
 }

@@ -57,7 +57,7 @@ struct StopOrdered {
 };
 struct LogAcked {
   AttemptKey key;
-  std::int64_t size = 0;  // the server has the log up to here
+  std::int64_t size = 0;  // the server has this much of a log; maybe more than was ever sent
   bool current = true;
 };
 struct EndAcked {
@@ -71,6 +71,11 @@ struct EndAcked {
 struct Adopted {
   Assignment assignment;
   bool begun = false;
+};
+// The preparation that was asked for is under way: until now it waited for its turn, and the clock
+// of its limit stood still.
+struct PrepareBegun {
+  AttemptId id;
 };
 // Answer to Prepare, once for each, abandoned ones too: all is in place, or why not.
 struct Prepared {
@@ -111,8 +116,8 @@ struct Leaving {};
 struct Tick {};  // at NextTick()
 
 using Event = std::variant<Connected, Disconnected, Assigned, StopOrdered, LogAcked, EndAcked,
-                           Adopted, Prepared, ProgramStarted, ProgramEnded, OutputsCollected,
-                           LogRead, LogFailed, Leaving, Tick>;
+                           Adopted, PrepareBegun, Prepared, ProgramStarted, ProgramEnded,
+                           OutputsCollected, LogRead, LogFailed, Leaving, Tick>;
 
 // ---- What the agent wants done, in this order. ----
 
@@ -174,8 +179,10 @@ class Agent {
   struct Options {
     std::int64_t log_window_bytes = 1 << 20;   // sent and not confirmed, per attempt
     Duration retry = std::chrono::seconds(2);  // a preparation or upload that the link broke off
-    // How long a good program's outputs are offered to a server that answers but cannot take them.
+    // How long a good program's outputs are offered to a server that answers but cannot take them,
+    // or tried again on a machine that is short of something.
     Duration store_patience = std::chrono::minutes(10);
+    // Of work on it, in all tries; waiting for a turn or for the server does not count.
     Duration prepare_limit = std::chrono::minutes(30);
   };
 

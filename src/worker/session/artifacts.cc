@@ -102,7 +102,9 @@ class Packer {
   }
 
   Status AddFile(const tree::BlobFile& blob) {
-    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(blob.path, O_RDONLY | O_NOFOLLOW));
+    // Whatever has come there since it was hashed: no link, no FIFO to wait for.
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                              OpenFile(blob.path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
     Begin(blob.hash, blob.size);
     if (blob.size == 0) return Added(0);
     std::int64_t left = blob.size;
