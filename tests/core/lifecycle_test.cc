@@ -64,8 +64,8 @@ INSTANTIATE_TEST_SUITE_P(
         EndRow{"Preparation", Because(CauseKind::kPreparation), false, TaskState::kFailed},
         EndRow{"NotFound", Because(CauseKind::kNotFound), false, TaskState::kFailed},
         EndRow{"Outputs", Because(CauseKind::kOutputsNotStored), true, TaskState::kFailed},
-        // The only worker could not start it.
-        EndRow{"Spawn", Because(CauseKind::kSpawnFailed), false, TaskState::kFailed},
+        // The only worker could not start it: not the job's fault, tried again after a while.
+        EndRow{"Spawn", Because(CauseKind::kSpawnFailed), false, TaskState::kQueued},
         // Handed back: nothing is charged, it waits for the worker's next session.
         EndRow{"Stopping", Because(CauseKind::kServerStopped), true, TaskState::kQueued}),
     [](const auto& param) { return param.param.name; });
@@ -151,10 +151,53 @@ TEST(LifecycleTest, FailedStartGoesToAnotherWorker) {
   EXPECT_EQ(b.State(job), TaskState::kPreparing);
   EXPECT_NE(b.WorkerOf(job), first);
   EXPECT_EQ(b.Task(job).failures, 0);
+  // When both have failed it waits a moment and goes round again.
   b.Ended(job, 0, Because(CauseKind::kSpawnFailed, "too many open files"), false);
-  EXPECT_EQ(b.State(job), TaskState::kFailed);
+  EXPECT_EQ(b.State(job), TaskState::kQueued);
+  const std::vector<SessionId> all = {b.session("w1"), b.session("w2")};
+  b.Pass(1s, all);
+  EXPECT_EQ(b.State(job), TaskState::kQueued);
+  b.Pass(1s, all);
+  EXPECT_EQ(b.State(job), TaskState::kPreparing);
+  b.Running(job);
+  b.Ended(job);
+  EXPECT_EQ(b.State(job), TaskState::kSucceeded);
+}
+
+TEST(LifecycleTest, StartsThatFailNeverSpinAndEndOnce) {
+  Bench b;
+  for (const char* name : {"w1", "w2", "w3"}) b.Connect(name);
+  const JobId job = b.Submit({});
+  int tries = 0;
+  int seconds = 0;
+  for (; seconds < 400 && b.State(job) != TaskState::kFailed; ++seconds) {
+    while (b.State(job) == TaskState::kPreparing) {
+      b.Ended(job, 0, Because(CauseKind::kSpawnFailed, "no room"), false);
+      ++tries;
+    }
+    b.Pass(1s, {b.session("w1"), b.session("w2"), b.session("w3")});
+  }
+  EXPECT_EQ(tries, 10);
+  EXPECT_GE(seconds, 30);
   EXPECT_EQ(b.Task(job).outcome.cause.text,
-            "no worker could start it (w1, w2): too many open files");
+            "no worker could start it in 10 tries (w1, w2, w3): no room");
+  EXPECT_EQ(b.Task(job).failures, 0);
+}
+
+// Neither an absent worker nor others' work may keep it from the one that is there.
+TEST(LifecycleTest, AnAbsentWorkerIsNotWaitedForAfterAFailedStart) {
+  Bench b;
+  b.Connect("w1");
+  b.Connect("gone");
+  b.Apply(core::WorkerDisconnected{b.session("gone")});
+  const JobId job = b.Submit({});
+  b.Ended(job, 0, Because(CauseKind::kSpawnFailed, "no room"), false);
+  EXPECT_EQ(b.State(job), TaskState::kQueued);
+  const JobId other = b.Submit({});
+  EXPECT_EQ(b.State(other), TaskState::kPreparing);  // passes it meanwhile
+  b.Pass(2s, {b.session("w1")});
+  EXPECT_EQ(b.State(job), TaskState::kPreparing);
+  EXPECT_EQ(b.WorkerOf(job), "w1");
 }
 
 TEST(LifecycleTest, BrokenWorkerDoesNotEatTheQueue) {  // F19

@@ -76,7 +76,7 @@ WorkerReason ReasonOf(const State& state, const Job& job, const Task* task, cons
     reason.lacks.push_back("given no work: " + worker.quarantine);
   } else if (task != nullptr && task->failed_on.contains(profile.id)) {
     reason.kind = WorkerReason::Kind::kHeld;
-    reason.lacks.push_back("could not start this task before");
+    reason.lacks.push_back("could not start this task before; it is tried again later");
   } else if (worker.state == WorkerState::kOffline) {
     reason.lacks.push_back("offline");
   } else if (worker.state == WorkerState::kSuspect) {

@@ -114,6 +114,9 @@ void MarkRunning(Turn& turn, Job& job, Task& task) {
   attempt.state = AttemptState::kRunning;
   attempt.started = turn.now.wall;
   if (!job.record.started) job.record.started = turn.now.wall;
+  task.failed_on.clear();
+  task.failed_names.clear();
+  task.failed_starts = 0;
   Worker& worker = turn.state.workers.at(attempt.worker);
   worker.spawn_failures_in_row = 0;
   worker.spawn_failed_jobs.clear();

@@ -47,21 +47,20 @@ void CountSpawnFailure(Worker& worker, JobId job, const Cause& cause) {
   if (!cause.text.empty()) worker.quarantine += ", the last one: " + cause.text;
 }
 
-// The worker could not start it, which is not the job's fault: another worker is tried. The task
-// fails only if every worker that could ever run it has failed.
+// The worker could not start it, which is not the job's fault: another worker is tried, or the same
+// ones once more after a while. Quarantine ends this for a worker, kStartTries for a task.
 void RetryElsewhere(Turn& turn, Job& job, Task& task, Worker& worker, const Outcome& outcome) {
   CountSpawnFailure(worker, job.record.id, outcome.cause);
   task.failed_on.insert(worker.record.profile.id);
-  std::vector<std::string> names;
-  for (const auto& [id, other] : turn.state.workers) {
-    if (!NeverReasons(job.record.spec->requirements, other.record.profile).empty()) continue;
-    if (!task.failed_on.contains(id)) return Requeue(turn, job, task);
-    names.push_back(other.record.profile.name);
-  }
-  if (names.empty()) names.push_back(worker.record.profile.name);
+  task.failed_names.insert(worker.record.profile.name);
+  const Duration delay = kStartDelay * (1 << std::min(task.failed_starts, 10));
+  task.retry_at = turn.now.mono + std::min(delay, kMaxStartDelay);
+  if (++task.failed_starts < kStartTries) return Requeue(turn, job, task);
+  const std::vector<std::string> names(task.failed_names.begin(), task.failed_names.end());
   Outcome failed;
-  failed.cause = {CauseKind::kSpawnFailed,
-                  "no worker could start it (" + Join(names, ", ") + "): " + outcome.cause.text};
+  failed.cause = {CauseKind::kSpawnFailed, "no worker could start it in " +
+                                               std::to_string(kStartTries) + " tries (" +
+                                               Join(names, ", ") + "): " + outcome.cause.text};
   EndTask(turn, job, task, failed);
 }
 

@@ -8,6 +8,7 @@
 // running attempts, oldest first, have to end. The choice is made anew in each pass and cannot
 // wander for ever: what is set aside is never given to others, so the number of ends to wait for on
 // the best worker only shrinks, and another worker is chosen only if it needs fewer.
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -39,6 +40,16 @@ FreeCapacity FreeFor(const State& state, JobId job, const Worker& worker) {
     SetAside(state.jobs.at(reservation->job).record.spec->requirements, free);
   }
   return free;
+}
+
+// Whether a worker that takes work and is not in `failed` can run it, now or later.
+bool AnotherCanRun(State& state, QueueClass& queue_class, const Requirements& need,
+                   const std::set<WorkerId>& failed) {
+  for (const auto& [id, worker] : state.workers) {
+    if (worker.TakesWork() && !failed.contains(id) && CanRun(queue_class, need, worker))
+      return true;
+  }
+  return false;
 }
 
 // Best fit among the workers that take work, without those in `avoid`.
@@ -116,17 +127,27 @@ std::optional<std::int64_t> NextQueued(const Job& job, std::int64_t from) {
 bool StartTasks(Turn& turn, QueueClass& queue_class, Job& job) {
   std::int64_t from = 0;
   while (const std::optional<std::int64_t> index = NextQueued(job, from)) {
+    from = *index + 1;
     const auto task = job.tasks.find(TaskIndex(*index));
-    const std::set<WorkerId>* avoid = task == job.tasks.end() || task->second.failed_on.empty()
-                                          ? nullptr
-                                          : &task->second.failed_on;
+    std::set<WorkerId>* avoid = task == job.tasks.end() || task->second.failed_on.empty()
+                                    ? nullptr
+                                    : &task->second.failed_on;
+    if (avoid != nullptr &&
+        !AnotherCanRun(turn.state, queue_class, job.record.spec->requirements, *avoid)) {
+      const TimePoint retry_at = task->second.retry_at;
+      if (turn.now.mono < retry_at) {  // later ones may pass it
+        turn.state.retry_at = std::min(turn.state.retry_at.value_or(retry_at), retry_at);
+        continue;
+      }
+      avoid->clear();  // from the start: who failed first may have been mended
+      avoid = nullptr;
+    }
     std::optional<Place> place = Choose(turn.state, queue_class, job, avoid);
     if (place) {
       StartAttempt(turn, job, TaskIndex(*index), *place->worker, std::move(place->allocation));
     } else if (avoid == nullptr || !Choose(turn.state, queue_class, job, nullptr)) {
       return false;
     }
-    from = *index + 1;
   }
   return true;
 }
@@ -136,6 +157,7 @@ bool StartTasks(Turn& turn, QueueClass& queue_class, Job& job) {
 void Schedule(Turn& turn) {
   State& state = turn.state;
   state.reservation.reset();
+  state.retry_at.reset();
   std::map<JobId, QueueClass*> next;  // each class by its first job
   for (auto& [needs, queue_class] : state.queue) {
     queue_class.blocked = false;

@@ -27,6 +27,12 @@ inline constexpr std::int32_t kCrashLimit = 5;
 // A worker is given no more work after failed starts for this many jobs, or this many in a row.
 inline constexpr std::size_t kSpawnFailedJobs = 3;
 inline constexpr std::int32_t kSpawnFailuresInRow = 5;
+// Starts that fail are the workers' fault, until they are this many of one task in a row: then the
+// task must not go round for ever.
+inline constexpr std::int32_t kStartTries = 10;
+// How long a worker that could not start a task is not tried again with it: doubled each time.
+inline constexpr Duration kStartDelay = std::chrono::seconds(1);
+inline constexpr Duration kMaxStartDelay = std::chrono::seconds(30);
 // The engine ticks every second: a longer silence means that the server itself stood still, and the
 // workers' reports are waiting unread. That time is not held against them.
 inline constexpr Duration kServerStoodStill = std::chrono::seconds(5);
@@ -42,7 +48,12 @@ struct Task {
   std::optional<AttemptRecord> attempt;  // the current one; set exactly while the task is active
   bool holds = false;                    // the attempt's allocation is not free yet
   bool stop_now = false;                 // the ordered stop has no grace any more
-  std::set<WorkerId> failed_on;          // workers that could not even start it
+  // Workers that could not even start it: others go first, and these only from retry_at on. Empty
+  // again once it has started, or when all of them have failed and are tried anew.
+  std::set<WorkerId> failed_on;
+  std::set<std::string> failed_names;  // all of them since its last start
+  std::int32_t failed_starts = 0;      // in a row
+  TimePoint retry_at;
 };
 
 // The lowest task in the worst state so far.
@@ -107,6 +118,7 @@ struct State {
   std::deque<std::string> refused_order;
   TimePoint last_event;
   std::optional<Reservation> reservation;  // as of the last pass
+  std::optional<TimePoint> retry_at;       // of the next task that waits for its retry_at
 };
 
 std::string RequestKey(const UserName& user, const RequestId& request);

@@ -153,6 +153,7 @@ void OnHeard(Turn& turn, const WorkerHeard& event) {
 
 void OnTick(Turn& turn) {
   for (auto& [id, worker] : turn.state.workers) Refresh(turn, worker);
+  if (turn.state.retry_at && turn.now.mono >= *turn.state.retry_at) turn.schedule = true;
 }
 
 }  // namespace gpulayer::core
