@@ -115,6 +115,24 @@ TEST(CancelTest, AStopSurvivesAReconnectAndARestart) {
   EXPECT_EQ(stops[0].cause.text, "cancelled by ann");
 }
 
+// So many have no rows; what the job came to must not depend on the one that has succeeded.
+TEST(CancelTest, AGreatCancelCountsAfterARestart) {
+  Bench b;
+  b.Connect("w1", {2, 1 << 30, {}});
+  const JobId job = b.Submit(SpecBuilder().Tasks(3000));
+  b.Running(job, 0);
+  b.Ended(job, 0, Exit(0));
+  b.Cancel(job);
+  for (int i = 1; i <= 2; ++i) {
+    b.Restart();
+    const AttemptKey key = b.Key(job, i);
+    const SessionId session = b.Connect("w1", {2, 1 << 30, {}}, {{key, AttemptState::kRunning}});
+    b.Apply(core::AttemptEnded{session, b.Key(job, i), true, Exit(0), {}, 7});
+  }
+  EXPECT_EQ(b.store.jobs[job].state, TaskState::kCancelled);
+  EXPECT_EQ(b.store.jobs[job].outcome.cause.kind, CauseKind::kCancelled);
+}
+
 TEST(CancelTest, AStoppedAttemptThatIsLostIsCancelled) {
   Bench b;
   b.Connect("w1");

@@ -61,11 +61,11 @@ State Restore(Options options, Snapshot snapshot, Instant now) {
                     worker.memory_used > worker.record.profile.resources.memory_bytes;
   }
   for (auto& [id, job] : state.jobs) {
-    // Tasks cancelled by the thousand have no rows.
-    if (!job.worst && job.record.counts[TaskState::kCancelled] > 0) {
+    // Tasks cancelled by the thousand have no rows; one that has a row knows better who did it.
+    if (job.record.counts[TaskState::kCancelled] > 0) {
       Outcome cancelled;
       cancelled.cause = {CauseKind::kCancelled, "cancelled"};
-      NoteEnd(job, TaskIndex(0), TaskState::kCancelled, cancelled);
+      NoteEnd(job, TaskIndex(job.record.spec->task_count), TaskState::kCancelled, cancelled);
     }
     SyncQueue(state, job);
   }
