@@ -143,5 +143,38 @@ TEST_F(FullDiskTest, F20_DroppedOutputIsNotedWhereItWasAndFramesStayWhole) {
   EXPECT_EQ(sink->Copy(pipe_[0], LogStream::kOut), LogSink::Progress::kNothingNow);
 }
 
+// A disk that is full in the middle of a frame, and has a little room again afterwards.
+TEST(LogSinkTest, TornFrameLeavesNothingBehindTheNext) {
+  const TempDir dir;
+  const Result<UniqueFd> log = OpenFile(dir / "log", O_RDWR | O_CREAT);
+  ASSERT_TRUE(log.ok());
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  const UniqueFd out(ends[0]), in(ends[1]);
+  LogSink sink(log->get());
+
+  rlimit old{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit small = old;
+  small.rlim_cur = 5000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  ASSERT_TRUE(WriteAll(in.get(), std::string(10'000, '\xFF')).ok());
+  EXPECT_EQ(sink.Copy(out.get(), LogStream::kOut), LogSink::Progress::kMore);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(sink.dropped(), 10'000);
+
+  ASSERT_TRUE(WriteAll(in.get(), "again").ok());
+  EXPECT_EQ(sink.Copy(out.get(), LogStream::kOut), LogSink::Progress::kMore);
+  const std::string bytes = *ReadFile(dir / "log");  // as a reader meets it while the program runs
+  const Result<std::vector<FrameView>> frames = ParseFrames(bytes);
+  ASSERT_TRUE(frames.ok()) << frames.status().ToString();
+  ASSERT_EQ(frames->size(), 2U);
+  EXPECT_EQ((*frames)[0].stream, LogStream::kNote);
+  EXPECT_EQ((*frames)[1].data, "again");
+  EXPECT_EQ(static_cast<std::int64_t>(bytes.size()), sink.size());
+}
+
 }  // namespace
 }  // namespace gpulayer::testing

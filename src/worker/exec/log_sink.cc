@@ -34,9 +34,11 @@ LogSink::Progress LogSink::Copy(int pipe, LogStream stream) {
 
 void LogSink::Finish() {
   if (dropped_ > 0) WriteNote();
-  // Nobody reads past size(), so a failure here harms nothing.
-  [[maybe_unused]] const int cut = ftruncate(fd_, size_);
+  Cut();
 }
+
+// A file system that cannot do even this leaves what a killed writer leaves: a torn end.
+void LogSink::Cut() { [[maybe_unused]] const int cut = ftruncate(fd_, size_); }
 
 bool LogSink::WriteNote() {
   std::string note;
@@ -53,7 +55,11 @@ bool LogSink::WriteFrame(std::string_view frame) {
     const ssize_t n = pwrite(fd_, frame.data() + done, frame.size() - done,
                              size_ + static_cast<std::int64_t>(done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
+    if (n <= 0) {
+      // A shorter frame would leave the rest of this one behind it, which readers take for damage.
+      if (done > 0) Cut();
+      return false;
+    }
     done += static_cast<std::size_t>(n);
   }
   size_ += static_cast<std::int64_t>(frame.size());

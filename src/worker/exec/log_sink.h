@@ -31,9 +31,10 @@ class LogSink {
  private:
   bool WriteFrame(std::string_view frame);  // all of it counted, or nothing
   bool WriteNote();
+  void Cut();  // off what is no whole frame
 
   const int fd_;
-  std::int64_t size_ = 0;     // end of the last whole frame; a torn one behind it is overwritten
+  std::int64_t size_ = 0;     // end of the last whole frame
   std::int64_t dropped_ = 0;  // not yet noted
   std::int64_t dropped_total_ = 0;
   char buffer_[kFrameHeader + kMaxFrameData];
