@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "support/eventually.h"
 #include "support/temp_dir.h"
@@ -31,12 +32,15 @@ TEST(SessionTest, NextMeetsAStreamInAnyState) {
     Session session(*link, options, [&](const SessionEvent& event) {
       if (std::holds_alternative<Opened>(event)) ++opened;
     });
-    std::thread caller([&] {
-      while (!stop) session.Next();
-    });
-    EXPECT_TRUE(Eventually([&] { return opened >= 200; }, 60s));
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 4; ++i) {
+      callers.emplace_back([&] {
+        while (!stop) session.Next();
+      });
+    }
+    EXPECT_TRUE(Eventually([&] { return opened >= 1000; }, 60s));
     stop = true;
-    caller.join();
+    for (std::thread& caller : callers) caller.join();
   }
 }
 
