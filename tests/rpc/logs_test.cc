@@ -103,6 +103,66 @@ TEST_P(LogsTest, FollowGoesFromBeforeTheStartToTheEnd) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_P(LogsTest, AFollowerMayAskForTheAttemptThatItWaitsFor) {
+  v1::JobSpec spec = Spec({"true"}, "w");
+  spec.mutable_requirements()->set_slots(2);
+  const std::int64_t first = Submit(spec);
+  const auto holder = worker_->NextAssign();
+  ASSERT_TRUE(holder);
+  spec.set_request_id("w2");
+  job_ = Submit(spec);  // finds no room
+  v1::ReadLogsRequest request = Request();
+  request.set_attempt(1);  // as the keepalive of a server that was restarted had said
+  request.set_follow(true);
+  Call call(client_);
+  auto stream = logs_->Read(&call, request);
+  ASSERT_EQ(holder->key().job(), first);
+  End(holder->key());
+  const auto assign = worker_->NextAssign();
+  ASSERT_TRUE(assign);
+  ASSERT_TRUE(worker_->SendProgress(assign->key(), kRunning));
+  Append(assign->key(), FakeWorker::Frame(LogStream::kOut, "one\n"));
+  v1::LogChunk chunk;
+  ASSERT_TRUE(stream->Read(&chunk)) << stream->Finish().error_message();
+  ASSERT_EQ(chunk.pieces_size(), 1);
+  EXPECT_EQ(chunk.pieces(0).data(), "one\n");
+  End(assign->key());
+  EXPECT_FALSE(stream->Read(&chunk));
+  EXPECT_TRUE(stream->Finish().ok());
+  // The next one, which never came: the end, not a mistake.
+  request.set_attempt(2);
+  EXPECT_EQ(ReadAll(request), "");
+  request.set_attempt(3);
+  Call wrong(client_);
+  auto none = logs_->Read(&wrong, request);
+  EXPECT_FALSE(none->Read(&chunk));
+  EXPECT_EQ(none->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// More than may wait for the disk: reading pauses and goes on, on two threads at once.
+TEST_P(LogsTest, AFloodIsTakenWholeAndInOrder) {
+  const v1::AttemptKey key = StartJob("flood");
+  std::string whole;
+  constexpr int kMessages = 256;
+  for (int i = 0; i < kMessages; ++i) {
+    const std::string data = std::string(60'000, static_cast<char>('a' + i % 26)) + "\n";
+    whole += data;
+    const std::string frame = FakeWorker::Frame(LogStream::kOut, data);
+    ASSERT_TRUE(worker_->SendLog(key, sent_, frame));
+    sent_ += static_cast<std::int64_t>(frame.size());
+  }
+  std::int64_t acknowledged = 0;
+  for (int i = 0; i < kMessages; ++i) {
+    const auto ack = worker_->Next();
+    ASSERT_TRUE(ack && ack->has_log_ack());
+    EXPECT_GT(ack->log_ack().size(), acknowledged);
+    acknowledged = ack->log_ack().size();
+  }
+  EXPECT_EQ(acknowledged, sent_);
+  End(key);
+  EXPECT_EQ(ReadAll(Request()), whole);
+}
+
 TEST_P(LogsTest, ResumesAtAnOffsetWithoutGapOrRepeat) {
   const v1::AttemptKey key = StartJob("r");
   for (int i = 0; i < 50; ++i) {

@@ -99,7 +99,11 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
     offset_ = request_.offset();
     if (request_.attempt() > 0) {
       attempt_ = AttemptNo(request_.attempt());
-      if (attempt_ > view.newest) {
+      // A follower asks again for the attempt that it was waiting for, which may not exist yet, or
+      // never will if the task was cancelled meanwhile.
+      const bool awaited =
+          request_.follow() && (!view.over || attempt_.value() == view.newest.value() + 1);
+      if (attempt_ > view.newest && !awaited) {
         return NotFound("task " + ToString(task_) + ": no attempt " +
                         std::to_string(request_.attempt()));
       }
