@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/fs.h"
 #include "base/hash.h"
 #include "model/job.h"
 #include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
 #include "support/eventually.h"
+#include "wire/tree.h"
 
 namespace gpulayer::testing {
 namespace {
@@ -111,6 +113,26 @@ TEST_P(SessionTest, OutputsThatAreNotThereAreNotPromised) {
   const v1::GetJobReply reply = Get(job);
   EXPECT_EQ(reply.job().state(), static_cast<int>(TaskState::kFailed));
   EXPECT_THAT(reply.job().outcome().cause().text(), HasSubstr("not on the server"));
+}
+
+TEST_P(SessionTest, OutputsOutliveATroubleThatPasses) {
+  const std::string manifest = wire::SerializeTree(Tree());
+  const Hash tree = Hash::Of(manifest);
+  const std::string path =
+      dir_ / "d/server/blobs/v1/" + tree.hex().substr(0, 2) + "/" + tree.hex().substr(2);
+  ASSERT_TRUE(MakeDirs(DirName(path), 0700).ok());
+  ASSERT_EQ(symlink(path.c_str(), path.c_str()), 0);  // cannot be opened, and is not missing either
+  auto worker = Dial();
+  ASSERT_TRUE(worker->Greet());
+  const std::int64_t job = Submit(Spec({"true"}, "o"));
+  const auto assign = worker->NextAssign();
+  ASSERT_TRUE(assign);
+  ASSERT_TRUE(worker->SendEnded(assign->key(), 0, 0, std::string(tree.bytes())));
+  EXPECT_FALSE(worker->Next(std::chrono::milliseconds(200)));
+  ASSERT_TRUE(WriteFileAtomic(path, manifest).ok());
+  const auto ack = worker->Next();
+  ASSERT_TRUE(ack && ack->has_end_ack());
+  EXPECT_EQ(Get(job).job().state(), static_cast<int>(TaskState::kSucceeded));
 }
 
 TEST_P(SessionTest, AWorkerSeesItselfAloneInTheList) {

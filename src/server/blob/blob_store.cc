@@ -156,7 +156,7 @@ class FileBlobStore : public BlobStore {
   Result<std::string> GetWhole(const Hash& hash, std::int64_t max_bytes) override {
     GPULAYER_ASSIGN_OR_RETURN(const OpenBlob blob, Open(hash));
     if (blob.size > max_bytes) {
-      return ResourceExhausted("read blob " + hash.hex() + ": it has " + std::to_string(blob.size) +
+      return InvalidArgument("read blob " + hash.hex() + ": it has " + std::to_string(blob.size) +
                                " bytes, the limit here is " + std::to_string(max_bytes));
     }
     std::string data(static_cast<std::size_t>(blob.size), '\0');

@@ -78,6 +78,13 @@ Result<core::WorkerConnected> ToConnected(const v1::Hello& in) {
   return out;
 }
 
+// Whether waiting cannot help: the outputs are not here, make no sense or are damaged. Anything else
+// (no descriptors, no memory) passes, and is no reason to throw away what a job has made.
+bool OutputsAreBad(const Status& status) {
+  return status.code() == StatusCode::kFailedPrecondition ||
+         status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kDataLoss;
+}
+
 // A session as three flows: what is read is put into inbox_ (heartbeats go to the engine at once),
 // a strand on the I/O pool works the inbox off in order, and outbox_ is written one message after
 // the other. Lifetime: held by self_ until OnDone, by the engine as a sink until CloseSession, and
@@ -240,8 +247,8 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
       start = !std::exchange(strand_runs_, true);
       read_on = inbox_bytes_ <= kMaxBacklogBytes;
       paused_ = !read_on;
+      read_.Clear();  // under the lock: once paused, the strand may start the next read at any time
     }
-    read_.Clear();
     if (start) RunStrand();
     return read_on;
   }
@@ -264,7 +271,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
         working_ = std::move(inbox_.front());
         message = &working_.first;
       }
-      if (Handle(*message) == Handled::kLater) {  // the disk is full: wait without losing what came
+      if (Handle(*message) == Handled::kLater) {  // a full disk: wait without losing what came
         {
           MutexLock lock(mutex_);
           if (!finished_) inbox_.front() = std::move(working_);
@@ -383,6 +390,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     if (!event.outputs.tree.empty()) {
       if (const Status here = CheckTreeIsHere(parts_.blobs, event.outputs.tree); !here.ok()) {
         LogWarning("outputs of " + ToString(key->ref) + ": " + here.ToString());
+        if (!OutputsAreBad(here)) return Handled::kLater;
         event.outputs = OutputResult();
         if (event.outcome.cause.kind == CauseKind::kProgram && event.outcome.exit_code == 0) {
           event.outcome.cause = {CauseKind::kOutputsNotStored, "outputs: " + here.message()};
