@@ -52,7 +52,13 @@ class GatedStore : public Store {
     }
     return store_->Write(batch);
   }
-  Status PutToken(const TokenRecord& token) override { return store_->PutToken(token); }
+  Status PutToken(const TokenRecord& token) override {
+    {
+      MutexLock lock(mutex_);
+      if (!failure_.ok()) return failure_;
+    }
+    return store_->PutToken(token);
+  }
   Result<TokenRecord> GetToken(const std::string& id) override { return store_->GetToken(id); }
   Result<std::vector<TokenRecord>> ListTokens() override { return store_->ListTokens(); }
   Result<std::unique_ptr<StoreReader>> OpenReader() override { return store_->OpenReader(); }

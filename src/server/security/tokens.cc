@@ -118,13 +118,19 @@ Status TokenAuthority::Revoke(const std::string& id) {
     const auto it = records_.find(id);
     if (it == records_.end())
       return NotFound("token " + id + ": no such token. See `gpulayer token list`.");
-    if (it->second.revoked) return OkStatus();
-    it->second.revoked = clock_.Now().wall;  // holds at once, also if the disk below is slow
+    if (it->second.revoked && !unstored_.contains(id)) return OkStatus();
+    // Holds at once, also if the disk below is slow.
+    if (!it->second.revoked) it->second.revoked = clock_.Now().wall;
+    unstored_.insert(id);
     record = it->second;
   }
   const Status stored = store_.PutToken(record);
-  if (!stored.ok())
-    return stored.Prefixed("token " + id + " is revoked until the server restarts, not stored");
+  if (!stored.ok()) {
+    return stored.Prefixed("token " + id +
+                           " is revoked until the server restarts, not stored. Revoke it again");
+  }
+  MutexLock lock(mutex_);
+  unstored_.erase(id);
   return OkStatus();
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,8 +53,10 @@ class TokenAuthority {
   // for its own. FAILED_PRECONDITION: the caller is no token; PERMISSION_DENIED: another role was
   // wanted.
   Result<Made> Exchange(const Principal& token, Role wanted, std::string subject);
-  Status Revoke(const std::string& id);  // NOT_FOUND. Idempotent. Credentials made of a token stay.
-  std::vector<TokenRecord> List();       // by creation; secret_hash is left out
+  // Holds at once. If the store fails it says so; a repeat stores it. NOT_FOUND. Idempotent.
+  // Credentials made of a token stay.
+  Status Revoke(const std::string& id);
+  std::vector<TokenRecord> List();  // by creation; secret_hash is left out
 
   Result<Principal> Authenticate(std::string_view bearer);
 
@@ -66,6 +69,7 @@ class TokenAuthority {
   const std::string ca_fingerprint_;
   Mutex mutex_;
   std::map<std::string, TokenRecord> records_ GPULAYER_GUARDED_BY(mutex_);  // by id
+  std::set<std::string> unstored_ GPULAYER_GUARDED_BY(mutex_);  // revoked, but not yet in the store
 };
 
 }  // namespace gpulayer::security
