@@ -23,12 +23,15 @@ class BoundedQueue {
  public:
   explicit BoundedQueue(std::size_t max_cost) : max_cost_(max_cost) {}
 
-  // `cost` counts against the bound until the item is taken. One item always fits an empty queue.
+  // `cost` counts against the bound until the item is taken. One item always fits an empty queue,
+  // and one of no cost any queue.
   Status TryPush(T item, std::size_t cost = 1) {
     {
       MutexLock lock(mutex_);
       if (closed_) return Cancelled("queue: closed");
-      if (!items_.empty() && cost_ + cost > max_cost_) return ResourceExhausted("queue: full");
+      if (cost > 0 && !items_.empty() && cost_ + cost > max_cost_) {
+        return ResourceExhausted("queue: full");
+      }
       cost_ += cost;
       items_.emplace_back(std::move(item), cost);
     }

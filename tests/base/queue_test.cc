@@ -17,6 +17,13 @@ TEST(QueueTest, BoundedByCostButOneAlwaysFits) {
   EXPECT_TRUE(queue.TryPush(2, 1).ok());
 }
 
+TEST(QueueTest, WhatCostsNothingIsNeverRefused) {
+  BoundedQueue<int> queue(10);
+  EXPECT_TRUE(queue.TryPush(1, 100).ok());
+  EXPECT_TRUE(queue.TryPush(2, 0).ok());
+  EXPECT_EQ(queue.TakeUpTo(5, 0s), (std::vector<int>{1, 2}));
+}
+
 TEST(QueueTest, CloseWakesAndDrains) {
   BoundedQueue<int> queue(10);
   ASSERT_TRUE(queue.TryPush(7).ok());

@@ -142,6 +142,16 @@ TEST_P(JobsTest, CancelEndsAQueuedJob) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_P(JobsTest, ACancelNamesNotMoreThanTheLimit) {
+  v1::CancelRequest request;
+  for (int i = 0; i < 10'001; ++i) request.add_tasks()->set_job(1);
+  v1::CancelReply reply;
+  Call call(client_);
+  const grpc::Status status = jobs_->Cancel(&call, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), ::testing::HasSubstr("the limit is 10000"));
+}
+
 TEST_P(JobsTest, CancelStopsARunningTask) {
   auto worker = NewWorker();
   ASSERT_TRUE(worker->Greet());

@@ -19,6 +19,9 @@ namespace {
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
 
+// Each is looked up on the engine's thread, where everybody else waits meanwhile.
+constexpr int kCancelSelectors = 10'000;
+
 core::Caller ToCaller(const Principal& principal) { return {principal.user, principal.admin()}; }
 
 // Engine and pools refuse with CANCELLED once they are stopped.
@@ -118,6 +121,12 @@ class JobsService final : public pb::Jobs::CallbackService {
                              pb::CancelReply* reply) override {
     Result<Principal> caller = parts_.guard.Admit(*context, "Jobs.Cancel");
     if (!caller.ok()) return FinishNow(context, caller.status());
+    if (request->tasks_size() > kCancelSelectors) {
+      return FinishNow(context,
+                       InvalidArgument("cancel: " + std::to_string(request->tasks_size()) +
+                                       " jobs and tasks are named, the limit is " +
+                                       std::to_string(kCancelSelectors) + ". Cancel in parts."));
+    }
     core::CancelTasks event;
     event.caller = ToCaller(*caller);
     event.request = RequestId(request->request_id());
