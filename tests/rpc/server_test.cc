@@ -8,6 +8,7 @@
 #include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
 #include "server/security/tls.h"
+#include "support/small_disk.h"
 
 namespace gpulayer::testing {
 namespace {
@@ -124,6 +125,25 @@ TEST_F(WholeServerTest, StopEndsOpenStreamsWithinSeconds) {
   const grpc::Status session = worker.Finish();
   EXPECT_EQ(session.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(session.error_message(), HasSubstr("server is stopping"));
+}
+
+TEST_F(WholeServerTest, ASubmitToAFullDiskIsRefusedAtOnce) {
+  SmallDisk disk("32m");  // all of it is below the floor
+  if (!disk.mounted()) GTEST_SKIP() << "a small file system cannot be mounted here";
+  auto server = Server::Start({disk / "d", "", false});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto jobs = v1::Jobs::NewStub(ConnectTo(**server, Transport::kUnix));
+  v1::SubmitRequest request;
+  v1::JobSpec* spec = request.add_jobs();
+  spec->add_command("true");
+  spec->mutable_requirements()->set_slots(1);
+  spec->set_task_count(1);
+  spec->set_request_id("r");
+  v1::SubmitReply reply;
+  Call call;
+  const grpc::Status status = jobs->Submit(&call, request, &reply);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("server disk full"));
 }
 
 TEST_F(WholeServerTest, APathTooLongForASocketIsMoved) {

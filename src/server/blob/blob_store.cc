@@ -110,10 +110,14 @@ Status BlobFiles::Reserve(std::int64_t size) {
   }
   // Compared this way round: `size` is a peer's word and may be near the type's end.
   if (free_bytes_ - options_.free_floor_bytes < size) {
-    return ResourceExhausted(
-        "server disk full: " + FormatSize(size) + " more would leave less than " +
-        FormatSize(options_.free_floor_bytes) + " of the " + FormatSize(free_bytes_) + " free at " +
-        root_ + ". Make room on the server's disk and try again.");
+    const std::string floor = FormatSize(options_.free_floor_bytes);
+    const std::string free = FormatSize(free_bytes_) + " free at " + root_;
+    const std::string hint = ". Make room on the server's disk and try again.";
+    return ResourceExhausted("server disk full: " +
+                             (size == 0 ? free + " is less than the " + floor + " kept free"
+                                        : FormatSize(size) + " more would leave less than " +
+                                              floor + " of the " + free) +
+                             hint);
   }
   free_bytes_ -= size;
   return OkStatus();
@@ -131,6 +135,8 @@ namespace {
 class FileBlobStore : public BlobStore {
  public:
   explicit FileBlobStore(std::unique_ptr<internal::BlobFiles> files) : files_(std::move(files)) {}
+
+  Status CheckRoom() override { return files_->Reserve(0); }
 
   bool Has(const Hash& hash) override { return files_->Has(hash); }
 
@@ -157,7 +163,7 @@ class FileBlobStore : public BlobStore {
     GPULAYER_ASSIGN_OR_RETURN(const OpenBlob blob, Open(hash));
     if (blob.size > max_bytes) {
       return InvalidArgument("read blob " + hash.hex() + ": it has " + std::to_string(blob.size) +
-                               " bytes, the limit here is " + std::to_string(max_bytes));
+                             " bytes, the limit here is " + std::to_string(max_bytes));
     }
     std::string data(static_cast<std::size_t>(blob.size), '\0');
     std::size_t filled = 0;

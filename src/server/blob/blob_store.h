@@ -42,6 +42,8 @@ class BlobStore {
   static Result<std::unique_ptr<BlobStore>> Open(const Options& options);
   virtual ~BlobStore() = default;
 
+  // RESOURCE_EXHAUSTED ("server disk full") below the floor of free space, as of half a second ago.
+  virtual Status CheckRoom() = 0;
   virtual bool Has(const Hash& hash) = 0;
   virtual std::vector<Hash> Missing(const std::vector<Hash>& hashes) = 0;  // in order, each once
   virtual std::unique_ptr<Writer> NewWriter() = 0;

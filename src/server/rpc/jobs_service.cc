@@ -98,17 +98,13 @@ class JobsService final : public pb::Jobs::CallbackService {
     if (!specs.ok()) return FinishNow(context, specs.status());
     ServerUnaryReactor* reactor = context->DefaultReactor();
     auto responder = std::make_shared<Responder>(reactor);
-    bool has_content = false;
-    for (const auto& spec : *specs) {
-      has_content = has_content || !spec->source_tree.empty() || !spec->stdin_blob.empty();
-    }
     core::SubmitJobs event{{}, ToCaller(*caller), *std::move(specs)};
-    if (!has_content) {
-      PostSubmit(std::move(event), reply, responder);
-      return reactor;
-    }
     const Status posted =
         parts_.io.Post([this, event = std::move(event), reply, responder]() mutable {
+          // Before the database needs the last of the room and every answer has to wait for it.
+          if (const Status room = parts_.blobs.CheckRoom(); !room.ok()) {
+            return responder->Finish(room.Prefixed("submit"));
+          }
           const Status here = CheckContent(parts_.blobs, event.specs);
           if (!here.ok()) return responder->Finish(here);
           PostSubmit(std::move(event), reply, responder);
