@@ -12,6 +12,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "server/blob/blob_store.h"
 #include "server/blob/log_store.h"
 #include "server/engine.h"
@@ -93,6 +94,10 @@ Result<FileLock> LockDataDir(const std::string& data_dir, const std::string& ser
 }
 
 Result<std::string> AbsolutePath(const std::string& path) {
+  if (Printable(path) != path) {  // it is told to people and clients, who could not write it back
+    return InvalidArgument("--data-dir " + Printable(path) +
+                           ": not printable UTF-8. Choose another folder.");
+  }
   if (!path.empty() && path.front() == '/') return path;
   char buffer[4096];
   if (getcwd(buffer, sizeof buffer) == nullptr) return ErrnoStatus("working directory", errno);

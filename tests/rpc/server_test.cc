@@ -50,6 +50,12 @@ TEST_F(WholeServerTest, AFolderThatCannotBeMadeIsSaid) {
   EXPECT_THAT(server.status().message(), HasSubstr("--data-dir"));
 }
 
+TEST_F(WholeServerTest, AFolderThatCannotBeToldIsRefused) {
+  auto server = Server::Start({dir_ / "caf\xe9", "", false});
+  ASSERT_FALSE(server.ok());
+  EXPECT_THAT(server.status().message(), HasSubstr("not printable UTF-8"));
+}
+
 TEST_F(WholeServerTest, FilesAreForTheOwnerAlone) {
   EXPECT_EQ(ModeOf(dir_ / "d/server"), 0700);
   EXPECT_EQ(ModeOf(server_->socket_path()), 0600);
