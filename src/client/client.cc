@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "client/client_impl.h"
 #include "client/convert.h"
+#include "client/pages.h"
 #include "client/retry.h"
 #include "gpulayer/v1/admin.pb.h"
 #include "gpulayer/v1/workers.pb.h"
@@ -141,10 +142,14 @@ Result<DownloadReport> Client::Download(std::int64_t job, const DownloadOptions&
 }
 
 Result<std::vector<WorkerInfo>> Client::Workers() {
-  v1::ListWorkersReply reply;
-  GPULAYER_RETURN_IF_ERROR(impl_->Call(Method::kListWorkers, v1::ListWorkersRequest(), &reply));
   std::vector<WorkerInfo> out;
-  for (const v1::ListWorkersReply::Worker& w : reply.workers()) out.push_back(client::ToInfo(w));
+  GPULAYER_RETURN_IF_ERROR((client::ForEachPage<v1::ListWorkersRequest, v1::ListWorkersReply>(
+      [&](const auto& request, auto* reply) {
+        return impl_->Call(Method::kListWorkers, request, reply);
+      },
+      [&](const v1::ListWorkersReply& reply) {
+        for (const auto& worker : reply.workers()) out.push_back(client::ToInfo(worker));
+      })));
   return out;
 }
 
@@ -166,10 +171,14 @@ Result<NewToken> Client::CreateToken(const std::string& role, const std::string&
 }
 
 Result<std::vector<TokenInfo>> Client::ListTokens() {
-  v1::ListTokensReply reply;
-  GPULAYER_RETURN_IF_ERROR(impl_->Call(Method::kListTokens, v1::ListTokensRequest(), &reply));
   std::vector<TokenInfo> out;
-  for (const v1::ListTokensReply::Token& t : reply.tokens()) out.push_back(client::ToInfo(t));
+  GPULAYER_RETURN_IF_ERROR((client::ForEachPage<v1::ListTokensRequest, v1::ListTokensReply>(
+      [&](const auto& request, auto* reply) {
+        return impl_->Call(Method::kListTokens, request, reply);
+      },
+      [&](const v1::ListTokensReply& reply) {
+        for (const auto& token : reply.tokens()) out.push_back(client::ToInfo(token));
+      })));
   return out;
 }
 

@@ -10,8 +10,10 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "client/pages.h"
 #include "client/paths.h"
 #include "gpulayer/v1/workers.pb.h"
+#include "model/records.h"
 
 namespace gpulayer::client {
 namespace {
@@ -138,8 +140,14 @@ Status DaemonDir::Forget() const { return RemoveTree(JoinPath(dir_, kRecord)); }
 
 std::string DaemonDir::LogPath(const std::string& log) const { return dir_ + "/log/" + log; }
 
-Result<ProcessId> DaemonDir::Start(const std::string& program, const std::vector<std::string>& args,
-                                   const std::string& log) const {
+Result<StartedDaemon> DaemonDir::Start(const std::string& program,
+                                       const std::vector<std::string>& args,
+                                       const std::string& log) const {
+  StartedDaemon out;
+  out.log = log;
+  if (const Result<std::string> before = ReadFile(LogPath(log)); before.ok()) {
+    out.log_begin = before->size();
+  }
   SpawnOptions options;
   GPULAYER_ASSIGN_OR_RETURN(std::string path, FindProgram(program));
   options.argv = {std::move(path)};
@@ -147,22 +155,24 @@ Result<ProcessId> DaemonDir::Start(const std::string& program, const std::vector
   options.log_file = LogPath(log);
   options.directory = dir_;
   GPULAYER_ASSIGN_OR_RETURN(const pid_t pid, Spawn(options));
-  return Identify(pid);
+  out.process = Identify(pid);
+  return out;
 }
 
-Status DaemonDir::CheckAlive(const ProcessId& process, const std::string& what,
-                             const std::string& log) const {
-  if (!Gone(process)) return OkStatus();
+Status DaemonDir::CheckAlive(const StartedDaemon& daemon, const std::string& what) const {
+  if (!Gone(daemon.process)) return OkStatus();
   std::string why;
-  if (const Result<std::string> text = ReadFile(LogPath(log)); text.ok()) {
-    // Its parting words are a line of its own, apart from the log's.
-    for (const std::string& line : Split(*text, '\n')) {
+  if (const Result<std::string> text = ReadFile(LogPath(daemon.log)); text.ok()) {
+    // Its parting words are a line of its own, apart from the log's. Words of an earlier start
+    // would name a fault that is long mended.
+    const std::size_t begin = daemon.log_begin <= text->size() ? daemon.log_begin : 0;
+    for (const std::string& line : Split(std::string_view(*text).substr(begin), '\n')) {
       if (const std::size_t at = line.find("gpulayer-"); at == 0) {
         why = line.substr(line.find(':') == std::string::npos ? 0 : line.find(':') + 2);
       }
     }
   }
-  if (why.empty()) why = "it ended at its start. See " + LogPath(log) + ".";
+  if (why.empty()) why = "it ended at its start. See " + LogPath(daemon.log) + ".";
   return Unavailable(what + ": " + Printable(why));
 }
 
@@ -190,9 +200,11 @@ std::vector<std::string> DaemonDir::Stop(const DaemonRecord& record) const {
     wait_gone({*record.worker_process}, kWorkerPatience);
   }
   // Left over from a worker that died: its jobs would go on with nobody to tell.
-  for (const pid_t pid : FindKeepers(JoinPath(dir_, "worker"))) {
-    all.push_back(Identify(pid));
-    ::kill(pid, SIGTERM);
+  if (record.worker_process) {
+    for (const pid_t pid : FindKeepers(JoinPath(dir_, "worker"))) {
+      all.push_back(Identify(pid));
+      ::kill(pid, SIGTERM);
+    }
   }
   if (server) {
     stopped.insert(stopped.begin(), "server");
@@ -209,14 +221,19 @@ std::vector<std::string> DaemonDir::Stop(const DaemonRecord& record) const {
 }
 
 bool IsWorkerOnline(Transport& transport, const std::string& worker_id) {
-  v1::ListWorkersReply reply;
   const CallOptions options{std::chrono::steady_clock::now() + seconds(2), nullptr};
-  if (!transport.Call(Method::kListWorkers, v1::ListWorkersRequest(), &reply, options).ok())
-    return false;
-  for (const v1::ListWorkersReply::Worker& worker : reply.workers()) {
-    if (worker.id() == worker_id && worker.state() == 1) return true;  // model WorkerState::kOnline
-  }
-  return false;
+  bool online = false;
+  const Status asked = ForEachPage<v1::ListWorkersRequest, v1::ListWorkersReply>(
+      [&](const auto& request, auto* reply) {
+        return transport.Call(Method::kListWorkers, request, reply, options);
+      },
+      [&](const v1::ListWorkersReply& reply) {
+        for (const v1::ListWorkersReply::Worker& worker : reply.workers()) {
+          online |= worker.id() == worker_id &&
+                    worker.state() == static_cast<std::int32_t>(WorkerState::kOnline);
+        }
+      });
+  return asked.ok() && online;
 }
 
 Result<std::string> WorkerIdentity(const std::string& data_dir) {

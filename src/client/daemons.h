@@ -30,6 +30,13 @@ struct DaemonRecord {
   std::optional<ProcessId> worker_process;
 };
 
+// A daemon of ours, and where in its log this start's words begin.
+struct StartedDaemon {
+  ProcessId process;
+  std::string log;
+  std::size_t log_begin = 0;
+};
+
 // Threads:   one; Lock() keeps other processes out.
 // Blocking:  as each says.
 class DaemonDir {
@@ -44,35 +51,34 @@ class DaemonDir {
   Status Forget() const;
 
   // Starts the program and returns at once. Its own words go to D/log/<log>.
-  Result<ProcessId> Start(const std::string& program, const std::vector<std::string>& args,
-                          const std::string& log) const;
+  Result<StartedDaemon> Start(const std::string& program, const std::vector<std::string>& args,
+                              const std::string& log) const;
   // Waits until `ready` says so (null: not yet). UNAVAILABLE with the daemon's last words if it
   // ended instead; DEADLINE_EXCEEDED.
   template <typename Ready>
-  Status WaitUntil(const ProcessId& process, const std::string& what, const std::string& log,
-                   const Ready& ready) const {
+  Status WaitUntil(const StartedDaemon& daemon, const std::string& what, const Ready& ready) const {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(25);
     for (;;) {
       if (ready()) return OkStatus();
-      GPULAYER_RETURN_IF_ERROR(CheckAlive(process, what, log));
+      GPULAYER_RETURN_IF_ERROR(CheckAlive(daemon, what));
       if (std::chrono::steady_clock::now() >= end) {
-        return DeadlineExceeded(what + ": it does not answer within 25s. See " + LogPath(log) +
-                                ".");
+        return DeadlineExceeded(what + ": it does not answer within 25s. See " +
+                                LogPath(daemon.log) + ".");
       }
       Pause();
     }
   }
 
-  // SIGTERM to the worker, then to the server, SIGKILL to what is left: all gone within 10 s, the
-  // worker's jobs too. Returns the names of what was alive.
+  // SIGTERM to the worker, then to the server, SIGKILL to what is left: all gone within 10 s.
+  // With the worker its jobs end too, also those that outlived it; a record without a worker leaves
+  // jobs alone. Returns the names of what was alive.
   std::vector<std::string> Stop(const DaemonRecord& record) const;
 
  private:
   explicit DaemonDir(std::string dir, FileLock lock)
       : dir_(std::move(dir)), lock_(std::move(lock)) {}
   std::string LogPath(const std::string& log) const;
-  Status CheckAlive(const ProcessId& process, const std::string& what,
-                    const std::string& log) const;
+  Status CheckAlive(const StartedDaemon& daemon, const std::string& what) const;
   static void Pause();
 
   std::string dir_;
@@ -82,7 +88,7 @@ class DaemonDir {
 inline constexpr char kServerLog[] = "server.log";
 inline constexpr char kWorkerLog[] = "worker.log";
 
-// Waits until the server at the endpoint lists the worker as online.
+// Whether the server at the endpoint lists the worker as online, now.
 bool IsWorkerOnline(Transport& transport, const std::string& worker_id);
 // Of D/worker/worker.json; drawn and written if there is none yet, as the worker itself would.
 Result<std::string> WorkerIdentity(const std::string& data_dir);

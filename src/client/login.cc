@@ -3,7 +3,6 @@
 #include "client/paths.h"
 #include "client/targets.h"
 #include "client/tls_probe.h"
-#include "client/token.h"
 #include "gpulayer/host.h"
 #include "gpulayer/v1/admin.pb.h"
 
@@ -30,9 +29,7 @@ Result<api::TargetInfo> api::Login(const LoginOptions& options) {
   if (login.name.empty()) {
     GPULAYER_ASSIGN_OR_RETURN(const client::HostPort address,
                               client::ParseAddress(options.address));
-    login.name = address.host;
-    // An IPv6 address is no file name.
-    for (char& c : login.name) c = c == ':' ? '-' : c;
+    login.name = client::LoginNameOf(address.host);
   }
   GPULAYER_RETURN_IF_ERROR(client::CheckLoginName(login.name));
   GPULAYER_ASSIGN_OR_RETURN(
@@ -60,8 +57,7 @@ Result<std::string> api::Logout(const std::string& name, const std::string& conf
   GPULAYER_ASSIGN_OR_RETURN(const client::Login login, store.Get(which));
   const auto transport =
       client::MakeGrpcTransport({"", login.address, login.ca_pem, login.credential});
-  v1::RevokeTokenRequest request;
-  request.set_id(client::CredentialId(login.credential));
+  const v1::RevokeTokenRequest request;  // no id: the credential that it comes with
   v1::RevokeTokenReply reply;
   IgnoreError(
       transport->Call(client::Method::kRevokeToken, request, &reply,

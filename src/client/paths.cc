@@ -52,8 +52,12 @@ std::string OwnLibrary() {
 }  // namespace
 
 Result<std::string> DataDir(const std::string& given) {
-  if (!given.empty()) return Absolute(given);
-  if (const std::string env = Env("GPULAYER_DATA_DIR"); !env.empty()) return Absolute(env);
+  const std::string asked = given.empty() ? Env("GPULAYER_DATA_DIR") : given;
+  if (!IsValidUtf8(asked)) {
+    return InvalidArgument("data directory " + Printable(asked) +
+                           ": its name is not UTF-8. Choose another with --data-dir.");
+  }
+  if (!asked.empty()) return Absolute(asked);
   if (::geteuid() == 0) return std::string("/var/lib/gpulayer");
   const std::string dir = XdgDir("XDG_STATE_HOME", ".local/state");
   if (dir.empty()) {

@@ -15,7 +15,6 @@ namespace gpulayer::client {
 struct SpawnOptions {
   std::vector<std::string> argv;  // argv[0] is a path
   std::string log_file;           // standard output and error are appended to it; empty: /dev/null
-  bool keep_stderr = false;       // standard error is ours
   // A session of its own, so that no terminal's signal reaches it.
   bool new_session = true;
   int stdin_fd = -1;      // becomes its standard input; -1: /dev/null

@@ -51,6 +51,13 @@ Status CheckLoginName(const std::string& name) {
   return OkStatus();
 }
 
+std::string LoginNameOf(const std::string& host) {
+  if (host.find(':') == std::string::npos) return host;
+  std::string name = "ipv6-" + host;
+  for (char& c : name) c = c == ':' ? '-' : c == '%' ? '_' : c;  // fe80::1%eth0
+  return name;
+}
+
 std::string LoginStore::PathOf(const std::string& name) const {
   return JoinPath(dir_, name + kSuffix);
 }

@@ -44,6 +44,9 @@ class LoginStore {
 // A name for a login: letters, digits, `.`, `_`, `-`; not `local` or `remote`.
 Status CheckLoginName(const std::string& name);
 
+// What a login to this host is called unless the user says otherwise; an IPv6 address is no name.
+std::string LoginNameOf(const std::string& host);
+
 struct TargetRequest {
   std::string target;      // option or keyword; may be empty
   std::string config_dir;  // as ClientOptions

@@ -28,6 +28,10 @@ client::CallOptions Soon() {
 
 bool Alive(const std::optional<ProcessId>& process) { return process && client::IsAlive(*process); }
 
+bool Same(const std::optional<ProcessId>& a, const std::optional<ProcessId>& b) {
+  return a && b && a->pid == b->pid && a->started == b->started;
+}
+
 std::vector<std::string> WorkerArgs(const DaemonDir& dir,
                                     const std::optional<std::int32_t>& slots) {
   std::vector<std::string> args = {"--data-dir", dir.path()};
@@ -49,10 +53,11 @@ std::unique_ptr<Transport> Reach(const std::string& data_dir) {
 Status StartServer(const DaemonDir& dir, DaemonRecord* record) {
   std::vector<std::string> args = {"--data-dir", dir.path()};
   if (!record->listen.empty()) args.insert(args.end(), {"--listen", record->listen});
-  GPULAYER_ASSIGN_OR_RETURN(record->server_process,
+  GPULAYER_ASSIGN_OR_RETURN(const client::StartedDaemon server,
                             dir.Start("gpulayer-server", args, client::kServerLog));
+  record->server_process = server.process;
   GPULAYER_RETURN_IF_ERROR(dir.Save(*record));
-  return dir.WaitUntil(*record->server_process, "start the server", client::kServerLog, [&] {
+  return dir.WaitUntil(server, "start the server", [&] {
     if (client::ServerSocket(dir.path()).empty()) return false;
     v1::StatusReply reply;
     return Reach(dir.path())->Call(Method::kStatus, client::StatusQuestion(), &reply, Soon()).ok();
@@ -63,10 +68,11 @@ Status StartWorker(const DaemonDir& dir, DaemonRecord* record, std::vector<std::
                    Transport& server) {
   GPULAYER_ASSIGN_OR_RETURN(const std::string id, client::WorkerIdentity(dir.path()));
   args.insert(args.end(), record->worker_args.begin(), record->worker_args.end());
-  GPULAYER_ASSIGN_OR_RETURN(record->worker_process,
+  GPULAYER_ASSIGN_OR_RETURN(const client::StartedDaemon worker,
                             dir.Start("gpulayer-worker", args, client::kWorkerLog));
+  record->worker_process = worker.process;
   GPULAYER_RETURN_IF_ERROR(dir.Save(*record));
-  return dir.WaitUntil(*record->worker_process, "start the worker", client::kWorkerLog,
+  return dir.WaitUntil(worker, "start the worker",
                        [&] { return client::IsWorkerOnline(server, id); });
 }
 
@@ -81,6 +87,12 @@ Result<std::string> MakeToken(Transport& server, const char* role) {
 
 // Starts of the record what does not run.
 Status StartMissing(const DaemonDir& dir, DaemonRecord* record, api::UpReport* report) {
+  // Without its socket (somebody cleaned up) it cannot be reached from here, and makes none again.
+  if (Alive(record->server_process) && !PathExists(client::ServerSocket(dir.path()))) {
+    DaemonRecord deaf;
+    deaf.server_process = record->server_process;
+    dir.Stop(deaf);
+  }
   if (!Alive(record->server_process)) {
     GPULAYER_RETURN_IF_ERROR(StartServer(dir, record));
     report->restarted.push_back("server");
@@ -101,22 +113,16 @@ Status StartMissing(const DaemonDir& dir, DaemonRecord* record, api::UpReport* r
   return OkStatus();
 }
 
-// After a failed start: what this call started ends; what ran before goes on.
+// After a failed start: what this call started ends; what ran before goes on, and so do the jobs of
+// a worker that this call did not start.
 void Undo(const DaemonDir& dir, const std::optional<DaemonRecord>& before,
           const DaemonRecord& now) {
   DaemonRecord ours = now;
   if (before && Alive(before->server_process)) ours.server_process.reset();
-  if (before && Alive(before->worker_process)) ours.worker_process.reset();
+  if (before && Same(before->worker_process, now.worker_process)) ours.worker_process.reset();
   dir.Stop(ours);
-  const bool anything = before && (Alive(before->server_process) || Alive(before->worker_process));
-  IgnoreError(anything ? dir.Save(*before) : dir.Forget(),
+  IgnoreError(before ? dir.Save(*before) : dir.Forget(),
               "the reason of the failed start is what counts");
-}
-
-Result<std::int64_t> WorkersOnline(Transport& server) {
-  v1::StatusReply reply;
-  GPULAYER_RETURN_IF_ERROR(server.Call(Method::kStatus, client::StatusQuestion(), &reply, Soon()));
-  return reply.workers_online();
 }
 
 Status JoinedElsewhere(const DaemonRecord& record) {
@@ -222,18 +228,17 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   add("--region", options.region);
   for (const auto& [key, value] : options.labels) add("--label", key + "=" + value);
 
-  // A worker's credential may not list workers, so the count has to tell.
   const std::unique_ptr<Transport> server =
       client::MakeGrpcTransport({"", met.address, met.ca_pem, met.credential});
-  GPULAYER_ASSIGN_OR_RETURN(const std::int64_t online, WorkersOnline(*server));
   std::vector<std::string> all = {"--server", met.address};
   all.insert(all.end(), args.begin(), args.end());
-  GPULAYER_ASSIGN_OR_RETURN(record.worker_process,
+  GPULAYER_ASSIGN_OR_RETURN(const client::StartedDaemon worker,
                             dir.Start("gpulayer-worker", all, client::kWorkerLog));
+  record.worker_process = worker.process;
   GPULAYER_RETURN_IF_ERROR(dir.Save(record));
-  const Status joined =
-      dir.WaitUntil(*record.worker_process, "start the worker", client::kWorkerLog,
-                    [&] { return WorkersOnline(*server).value_or(0) > online; });
+  const Status joined = dir.WaitUntil(worker, "start the worker", [&] {
+    return client::IsWorkerOnline(*server, report.worker_id);
+  });
   if (!joined.ok()) {
     dir.Stop(record);
     IgnoreError(dir.Forget(), "the reason of the failed start is what counts");
