@@ -44,7 +44,8 @@ cat <<END
 The job's output came home: $result. That took $((SECONDS - started)) s.
 Server and worker go on running. Put gpulayer into your PATH and look around:
 
-  export PATH=$PWD/build/release/bin:\$PATH
+  export PATH=$PWD/build/release/bin:\$PATH${GPULAYER_DATA_DIR:+
+  export GPULAYER_DATA_DIR=$GPULAYER_DATA_DIR}
   gpulayer job list
   gpulayer worker list
   gpulayer submit -- sh -c 'echo hello from \$GPULAYER_WORKER'
