@@ -98,7 +98,7 @@ void LargeStore(const std::string& dir) {
   const auto reader = *store->OpenReader();
   const auto list = [&](const char* what, const JobFilter& filter) {
     const double before = Seconds();
-    const std::size_t found = reader->ListJobs(filter)->size();
+    const std::size_t found = reader->ListJobs(filter)->jobs.size();
     std::printf("{\"what\": \"list of 200000 jobs: %s\", \"found\": %zu, \"ms\": %.2f}\n", what,
                 found, (Seconds() - before) * 1e3);
   };

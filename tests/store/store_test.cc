@@ -186,7 +186,7 @@ TEST_F(StoreTest, ListsNewestFirstByPageAndFilter) {
                        SimpleJob(5, TaskState::kFailed, "ann", "train-3")};
   ASSERT_TRUE(store->Write(batch).ok());
   const auto reader = *store->OpenReader();
-  const auto list = [&](const JobFilter& filter) { return Ids(*reader->ListJobs(filter)); };
+  const auto list = [&](const JobFilter& filter) { return Ids(reader->ListJobs(filter)->jobs); };
   using V = std::vector<std::int64_t>;
   EXPECT_EQ(list({}), (V{5, 4, 3, 2, 1}));
   EXPECT_EQ(list({.limit = 2}), (V{5, 4}));
@@ -198,6 +198,30 @@ TEST_F(StoreTest, ListsNewestFirstByPageAndFilter) {
   EXPECT_EQ(list({.name_glob = "[x]"}), (V{3}));
   EXPECT_EQ(list({.user = UserName("ann"), .name_glob = "train*", .limit = 1}), (V{5}));
   EXPECT_EQ(reader->GetJob(JobId(9)).status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(StoreTest, ListsNoMoreSpecsThanItMay) {
+  const auto store = Open();
+  WriteBatch batch;
+  for (int i = 1; i <= 5; ++i) {
+    JobRecord job = SimpleJob(i);
+    JobSpec spec = *job.spec;
+    spec.env = {{"LARGE", std::string(100'000, 'x')}};
+    job.spec = std::make_shared<const JobSpec>(std::move(spec));
+    batch.insert_jobs.push_back(std::move(job));
+  }
+  ASSERT_TRUE(store->Write(batch).ok());
+  const auto reader = *store->OpenReader();
+  JobFilter filter{.limit = 1000, .max_spec_bytes = 150'000};
+  std::vector<std::vector<std::int64_t>> pages;
+  for (bool more = true; more && pages.size() < 9; filter.before = JobId(pages.back().back())) {
+    const auto page = reader->ListJobs(filter);
+    ASSERT_TRUE(page.ok());
+    ASSERT_FALSE(page->jobs.empty());
+    pages.push_back(Ids(page->jobs));
+    more = page->more;
+  }
+  EXPECT_EQ(pages, (std::vector<std::vector<std::int64_t>>{{5, 4}, {3, 2}, {1}}));
 }
 
 TEST_F(StoreTest, TokensComeBack) {
@@ -320,14 +344,14 @@ TEST_F(StoreTest, AnOutsideLockIsWaitedFor) {
   const auto reader = *store->OpenReader();
   const auto start = std::chrono::steady_clock::now();
   while (std::chrono::steady_clock::now() - start < std::chrono::seconds(1)) {
-    ASSERT_THAT(*reader->ListJobs({}), IsEmpty());  // readers and token checks do not wait
+    ASSERT_THAT(reader->ListJobs({})->jobs, IsEmpty());  // readers and token checks do not wait
     ASSERT_EQ(store->GetToken("t").status().code(), StatusCode::kNotFound);
     ASSERT_EQ(done.load(), 0);
   }
   ASSERT_TRUE(outside->Commit().ok());
   writer.join();
   token.join();
-  EXPECT_THAT(*reader->ListJobs({}), SizeIs(1));
+  EXPECT_THAT(reader->ListJobs({})->jobs, SizeIs(1));
 }
 
 TEST_F(StoreTest, AReaderInTheMiddleOfARowDoesNotHoldUpTheWriter) {
@@ -339,7 +363,7 @@ TEST_F(StoreTest, AReaderInTheMiddleOfARowDoesNotHoldUpTheWriter) {
   const auto start = std::chrono::steady_clock::now();
   WriteJobs(*store, 100, 200);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
-  EXPECT_THAT(*(*store->OpenReader())->ListJobs({.limit = 1000}), SizeIs(199));
+  EXPECT_THAT((*store->OpenReader())->ListJobs({.limit = 1000})->jobs, SizeIs(199));
 }
 
 TEST_F(StoreTest, ReadersBesideTheWriter) {
@@ -350,11 +374,11 @@ TEST_F(StoreTest, ReadersBesideTheWriter) {
     readers.emplace_back([&] {
       const auto reader = *store->OpenReader();
       while (!stop.load()) {
-        Result<std::vector<JobRecord>> jobs = reader->ListJobs({.limit = 20});
+        Result<StoreReader::JobPage> jobs = reader->ListJobs({.limit = 20});
         ASSERT_TRUE(jobs.ok()) << jobs.status().ToString();
         // Batches of ten: a reader sees all of a batch or nothing.
-        if (!jobs->empty()) {
-          ASSERT_EQ(jobs->front().id.value() % 10, 0);
+        if (!jobs->jobs.empty()) {
+          ASSERT_EQ(jobs->jobs.front().id.value() % 10, 0);
         }
         ASSERT_TRUE(store->PutToken({.id = "t"}).ok());
         ASSERT_TRUE(store->GetToken("t").ok());
@@ -377,7 +401,7 @@ TEST(StoreFullDiskTest, AFullDiskIsSaidAndTheBatchMayComeAgain) {
     const Status full = store->Write(batch);
     EXPECT_EQ(full.code(), StatusCode::kResourceExhausted) << full.ToString();
     EXPECT_THAT(full.message(), HasSubstr("server disk full"));
-    EXPECT_THAT(*(*store->OpenReader())->ListJobs({}), IsEmpty());
+    EXPECT_THAT((*store->OpenReader())->ListJobs({})->jobs, IsEmpty());
   }
   ASSERT_TRUE(disk.MakeRoom().ok());
   ASSERT_TRUE(store->Write(batch).ok());

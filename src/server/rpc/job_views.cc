@@ -64,18 +64,21 @@ Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::Lis
   if (request.has_user()) filter.user = UserName(request.user());
   filter.name_glob = request.name_glob();
   if (request.has_before()) filter.before = JobId(request.before());
-  filter.limit = limit + 1;  // one more says whether there is a next page
-  GPULAYER_ASSIGN_OR_RETURN(const std::vector<JobRecord> jobs, reader.ListJobs(filter));
+  filter.limit = limit;
+  filter.max_spec_bytes = kPageBytes;
+  GPULAYER_ASSIGN_OR_RETURN(const StoreReader::JobPage page, reader.ListJobs(filter));
   std::size_t bytes = 0;
-  for (const JobRecord& job : jobs) {
-    if (out->jobs_size() > 0 &&
-        (static_cast<std::size_t>(out->jobs_size()) >= limit || bytes >= kPageBytes)) {
+  for (const JobRecord& job : page.jobs) {
+    if (out->jobs_size() > 0 && bytes >= kPageBytes) {
       out->set_next_before(out->jobs(out->jobs_size() - 1).id());
       break;
     }
     pb::JobInfo* info = out->add_jobs();
     wire::ToProto(job, info);
     bytes += info->ByteSizeLong();
+  }
+  if (static_cast<std::size_t>(out->jobs_size()) == page.jobs.size() && page.more) {
+    out->set_next_before(page.jobs.back().id.value());
   }
   return OkStatus();
 }

@@ -74,13 +74,19 @@ struct JobFilter {
   std::string name_glob;        // empty: any
   std::optional<JobId> before;  // page: only smaller ids
   std::size_t limit = 100;
+  // Specs are up to megabytes each: with this much of them read no further job is. At least one is.
+  std::size_t max_spec_bytes = std::size_t{8} << 20;
 };
 
 class StoreReader {
  public:
   virtual ~StoreReader() = default;
-  virtual Result<std::vector<JobRecord>> ListJobs(const JobFilter& filter) = 0;  // newest first
-  virtual Result<JobRecord> GetJob(JobId job) = 0;                               // NOT_FOUND
+  struct JobPage {
+    std::vector<JobRecord> jobs;  // newest first
+    bool more = false;            // there may be more that match
+  };
+  virtual Result<JobPage> ListJobs(const JobFilter& filter) = 0;
+  virtual Result<JobRecord> GetJob(JobId job) = 0;  // NOT_FOUND
   // Tasks with a row, `from` on, at most `limit`; queued ones have none.
   virtual Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from,
                                                    std::size_t limit) = 0;

@@ -19,12 +19,14 @@ Status NameFile(const sqlite::Database& db, const Status& status) {
 }
 
 Result<std::shared_ptr<const JobSpec>> ReadSpec(sqlite::Database& db, sqlite::Statement& query,
-                                                JobId job) {
+                                                JobId job, std::size_t* bytes) {
   const sqlite::ResetAtEnd reset(query);
   query.Int(job.value());
   GPULAYER_ASSIGN_OR_RETURN(const bool row, query.Step());
   if (!row) return db.Damaged("job " + ToString(job) + " has no spec");
-  Result<JobSpec> spec = codec::Decode<JobSpec>(query.Blob());
+  const std::string_view blob = query.Blob();
+  if (bytes != nullptr) *bytes += blob.size();
+  Result<JobSpec> spec = codec::Decode<JobSpec>(blob);
   if (!spec.ok()) return NameFile(db, spec.status().Prefixed("job " + ToString(job) + ", spec"));
   return std::make_shared<const JobSpec>(*std::move(spec));
 }
@@ -63,25 +65,30 @@ class SqliteReader : public StoreReader {
     return OkStatus();
   }
 
-  Result<std::vector<JobRecord>> ListJobs(const JobFilter& filter) override {
+  Result<JobPage> ListJobs(const JobFilter& filter) override {
     Statement& query = list_[(filter.state ? kByState : 0) | (filter.user ? kByUser : 0)];
     const sqlite::ResetAtEnd reset(query);
     query.Int(filter.before ? filter.before->value() : std::numeric_limits<std::int64_t>::max());
     if (filter.state) query.Int(static_cast<std::int64_t>(*filter.state));
     if (filter.user) query.Text(filter.user->value());
-    std::vector<JobRecord> jobs;
-    while (jobs.size() < filter.limit) {
+    JobPage page;
+    std::size_t spec_bytes = 0;
+    for (;;) {
       GPULAYER_ASSIGN_OR_RETURN(const bool row, query.Step());
       if (!row) break;
       // Here and not in SQL: SQLite's GLOB knows brackets, ours does not.
       const std::string_view name = query.Text();
       if (!filter.name_glob.empty() && !GlobMatch(filter.name_glob, name)) continue;
+      if (page.jobs.size() >= filter.limit || spec_bytes >= filter.max_spec_bytes) {
+        page.more = true;
+        break;
+      }
       Result<JobRecord> job = rows::ReadJob(query);
       if (!job.ok()) return NameFile(*db_, job.status());
-      GPULAYER_ASSIGN_OR_RETURN(job->spec, ReadSpec(*db_, get_spec_, job->id));
-      jobs.push_back(*std::move(job));
+      GPULAYER_ASSIGN_OR_RETURN(job->spec, ReadSpec(*db_, get_spec_, job->id, &spec_bytes));
+      page.jobs.push_back(*std::move(job));
     }
-    return jobs;
+    return page;
   }
 
   Result<JobRecord> GetJob(JobId id) override {
