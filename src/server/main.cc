@@ -7,12 +7,14 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "base/fault_point.h"
 #include "base/fs.h"
@@ -38,6 +40,8 @@ constexpr char kUsage[] =
     "  --ephemeral         private server and worker in a folder of its own; prints one line of\n"
     "                      JSON with its socket when ready; ends when standard input does\n"
     "  --version\n";
+
+constexpr std::chrono::seconds kWorkerPatience{10};  // usually a few milliseconds
 
 struct Flags {
   std::string data_dir;
@@ -179,6 +183,18 @@ int Serve(const Flags& flags, const UniqueFd& signals) {
   return 0;
 }
 
+// Or a submit would find no worker, or one that is not known yet.
+Status WaitUntilConnected(const Worker& worker) {
+  const auto deadline = std::chrono::steady_clock::now() + kWorkerPatience;
+  while (!worker.connected()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      return DeadlineExceeded("the private worker did not reach its server in time. Try again.");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return OkStatus();
+}
+
 // Server and worker for one client, until its end of standard input is closed. The worker ends
 // first: its jobs go.
 Status RunEphemeral(const std::string& dir, const UniqueFd& signals) {
@@ -193,6 +209,7 @@ Status RunEphemeral(const std::string& dir, const UniqueFd& signals) {
   worker_options.ephemeral = true;
   GPULAYER_ASSIGN_OR_RETURN(const std::unique_ptr<Worker> worker,
                             Worker::Start(std::move(worker_options)));
+  GPULAYER_RETURN_IF_ERROR(WaitUntilConnected(*worker));
   const nlohmann::json ready = {{"socket", server->socket_path()}, {"pid", getpid()}};
   const std::string line =
       ready.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
