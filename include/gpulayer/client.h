@@ -121,13 +121,13 @@ class Job;
 // Connection to one server.
 // Threads:   every method may be called from any thread at once. A copy is the same connection.
 // Ownership: the connection (and with target "local" the server) ends with the last copy and the
-// last Job. Blocking:  all methods but the accessors wait for the server, at most
-// ClientOptions::call_timeout; Submit and
-//            Download as long as bytes move. ClientOptions::interrupt ends any wait.
+//            last Job.
+// Blocking:  all methods but the accessors wait for the server, at most
+//            ClientOptions::call_timeout; Submit and Download as long as bytes move.
+//            ClientOptions::interrupt ends any wait.
 // Errors:    UNAVAILABLE: not reachable, with the reason. UNAUTHENTICATED: no, wrong, expired or
-// revoked token.
-//            PERMISSION_DENIED: the role or user may not. DEADLINE_EXCEEDED, CANCELLED. Others at
-//            each method.
+//            revoked token. PERMISSION_DENIED: the role or user may not. DEADLINE_EXCEEDED,
+//            CANCELLED. Others at each method.
 class GPULAYER_EXPORT Client {
  public:
   // Connects and checks versions. FAILED_PRECONDITION: no target to be found ("run `gpulayer

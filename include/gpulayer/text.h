@@ -1,7 +1,7 @@
 // How sizes, durations, times, names of tasks and bytes are written: the same on every surface.
 //
-// Threads: any. Nothing waits (ReadEnvFile reads a file) or throws. Errors: INVALID_ARGUMENT names
-// the text and shows a right one.
+// Threads:   any. Nothing waits (ReadEnvFile reads a file) or throws.
+// Errors:    INVALID_ARGUMENT names the text and shows a right one.
 #ifndef GPULAYER_TEXT_H_
 #define GPULAYER_TEXT_H_
 

@@ -138,6 +138,7 @@ int RunCompletion(const std::string& shell, const std::vector<VerbInfo>& verbs);
 struct Parsed {
   std::function<int()> run;
   int exit_code = 0;
+  int failed = kFailed;  // instead of 0, if its answer could not be written
 };
 Parsed Parse(int argc, char** argv);
 

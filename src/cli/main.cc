@@ -1,6 +1,30 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "cli/args.h"
+#include "cli/print.h"
+
+namespace {
+
+// A standard descriptor that is closed would be given to the next file or socket, and what is
+// printed would go there. Opened the wrong way round, so that using it stays an error.
+void HoldStandardDescriptors() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) {
+      (void)::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    }
+  }
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  const gpulayer::cli::Parsed parsed = gpulayer::cli::Parse(argc, argv);
-  return parsed.run ? parsed.run() : parsed.exit_code;
+  using namespace gpulayer::cli;
+  HoldStandardDescriptors();
+  const Parsed parsed = Parse(argc, argv);
+  const int code = parsed.run ? parsed.run() : parsed.exit_code;
+  const gpulayer::Status written = OutputError();
+  if (written.ok()) return code;
+  PrintError(written);
+  return code == 0 ? parsed.failed : code;
 }

@@ -70,9 +70,10 @@ class Parser {
       return {};
     } catch (const CLI::Error& e) {
       PrintUsageError(e.what(), help_of_);
-      return {nullptr, kUsage};
+      return {nullptr, kUsage, kUsage};
     }
-    return {run_, 0};
+    const std::set<std::string> kForPrograms = {"submit", "run", "job wait", "job attach"};
+    return {run_, 0, kForPrograms.count(help_of_) > 0 ? kCouldNot : kFailed};
   }
 
  private:
@@ -88,8 +89,20 @@ class Parser {
       path = up->get_name() + " " + path;
     }
     verb->preparse_callback([this, path](std::size_t) { help_of_ = path; });
-    verb->callback([this, finish = std::move(finish)] { run_ = finish(); });
+    verb->callback([this, verb, finish = std::move(finish)] {
+      RefuseEmptyValues(*verb);
+      run_ = finish();
+    });
     return verb;
+  }
+
+  // `--time "$LIMIT"` with an unset variable is a mistake, not a job without a limit.
+  static void RefuseEmptyValues(const CLI::App& verb) {
+    for (const CLI::Option* option : verb.get_options()) {
+      for (const std::string& value : option->results()) {
+        if (value.empty()) Usage(option->get_name() + ": it is empty");
+      }
+    }
   }
 
   CLI::App* Group(const std::string& name, const std::string& help) {

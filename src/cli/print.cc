@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "gpulayer/text.h"
 
@@ -12,6 +13,8 @@ namespace gpulayer::cli {
 namespace {
 
 constexpr char kMark[] = "\xEF\xBF\xBD";  // U+FFFD
+
+int out_errno = 0;  // of the first answer that could not be written; the main thread's
 
 bool WriteFd(int fd, std::string_view data) {
   while (!data.empty()) {
@@ -76,7 +79,18 @@ void PrintUsageError(const std::string& what, const std::string& verb) {
   PrintNote(what + ". See `gpulayer " + (verb.empty() ? "" : verb + " ") + "--help`.");
 }
 
-bool PrintOut(std::string_view text) { return WriteFd(STDOUT_FILENO, text); }
+bool PrintOut(std::string_view text) {
+  if (WriteFd(STDOUT_FILENO, text)) return true;
+  if (out_errno == 0) out_errno = errno;
+  return false;
+}
+
+Status OutputError() {
+  if (out_errno == 0) return Status();
+  return Status(StatusCode::kUnavailable,
+                std::string("standard output: ") + std::strerror(out_errno) +
+                    ". The answer above may be cut; the verb itself was carried out.");
+}
 
 std::string Table::ToText() const {
   std::vector<std::size_t> widths;

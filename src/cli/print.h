@@ -21,8 +21,10 @@ void PrintUsageError(const std::string& what, const std::string& verb);
 // What the server says in the middle of a job's log, without the line end it brings along.
 void PrintLogNote(std::string_view note);
 
-// All of it to standard output; false: nobody reads it any more.
+// All of it to standard output; false: it could not be written, which OutputError() tells too.
 bool PrintOut(std::string_view text);
+// Of the first PrintOut that failed; OK: none did.
+Status OutputError();
 
 // Columns as wide as they need to be, two spaces between; nothing behind the last one. Cells are
 // made fit for a terminal.

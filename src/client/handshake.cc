@@ -1,9 +1,9 @@
 #include "client/handshake.h"
 
 #include "client/tls_probe.h"
-#include "client/token.h"
 #include "gpulayer/v1/admin.pb.h"
 #include "model/limits.h"
+#include "model/token.h"
 #include "wire/version.h"
 
 namespace gpulayer::client {
@@ -26,7 +26,14 @@ Result<std::string> FindCa(const HostPort& address, const Hash& key) {
 Result<Introduction> Introduce(const std::string& address, const std::string& token,
                                const std::string& role, const std::string& subject) {
   GPULAYER_ASSIGN_OR_RETURN(const HostPort host, ParseAddress(address));
-  GPULAYER_ASSIGN_OR_RETURN(const Token parsed, ParseToken(token));
+  GPULAYER_ASSIGN_OR_RETURN(const TokenText parsed, ParseToken(token));
+  const Result<Hash> key = Hash::FromHex(parsed.ca_fingerprint);
+  if (parsed.credential || !key.ok()) {
+    return InvalidArgument(
+        "token: this is the credential of a login or worker. A token is needed: make one with "
+        "`gpulayer token create --role " +
+        role + "`.");
+  }
   // The server would say so too; this needs no connection.
   if (parsed.role != "admin" && parsed.role != role) {
     return PermissionDenied("token: it is for role " + parsed.role + ", and role " + role +
@@ -35,10 +42,10 @@ Result<Introduction> Introduce(const std::string& address, const std::string& to
   }
   Introduction out;
   out.address = ToString(host);
-  GPULAYER_ASSIGN_OR_RETURN(out.ca_pem, FindCa(host, parsed.ca_key));
+  GPULAYER_ASSIGN_OR_RETURN(out.ca_pem, FindCa(host, *key));
 
   const std::unique_ptr<Transport> transport =
-      MakeGrpcTransport({"", out.address, out.ca_pem, parsed.text});
+      MakeGrpcTransport({"", out.address, out.ca_pem, FormatToken(parsed)});
   v1::ExchangeRequest request;
   *request.mutable_version() = wire::OwnVersion();
   request.set_subject(subject);

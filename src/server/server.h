@@ -3,14 +3,13 @@
 //
 // Threads:   Start and Stop from one thread; the accessors and CreateToken from any, until Stop().
 // Ownership: holds an exclusive lock on <data_dir>/server while it lives; nobody else may open what
-// lies there. Blocking:  Start opens the database and returns when both listeners answer. Stop
-// tells open streams UNAVAILABLE
-//            ("server is stopping"), drains the engine and closes the store, within
-//            limits::kShutdownGrace.
+//            lies there.
+// Blocking:  Start opens the database and returns when both listeners answer. Stop tells open
+//            streams UNAVAILABLE ("server is stopping"), drains the engine and closes the store,
+//            within limits::kShutdownGrace.
 // Errors:    Start: FAILED_PRECONDITION ("data directory D is in use by pid N"; port in use),
-// PERMISSION_DENIED
-//            (folder not writable), or what the store says; nothing is then left running or half
-//            made.
+//            PERMISSION_DENIED (folder not writable), or what the store says; nothing is then left
+//            running or half made.
 #ifndef GPULAYER_SERVER_SERVER_H_
 #define GPULAYER_SERVER_SERVER_H_
 

@@ -243,6 +243,17 @@ class Verbs(Up):
         self.assertEqual(json.loads(self.gpulayer("worker", "list", "--json").stdout)["items"][0]["state"], "online")
         self.assertEqual(json.loads(self.gpulayer("job", "explain", "1", "--json").stdout)["job"], 1)
 
+    def test_an_answer_that_cannot_be_written_is_a_failure(self) -> None:
+        for verb, code in ((["status"], 1), (["ps", "--json"], 1), (["submit", "-d", "--", "true"], 125)):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([CLI, *verb], stdout=full, stderr=subprocess.PIPE, env=self.home.env,
+                                      cwd=self.home.cwd, timeout=PATIENCE)
+            self.assertEqual(done.returncode, code, done)
+            self.assertIn(b"standard output: No space left", done.stderr)
+        done = subprocess.run(["sh", "-c", f"exec {CLI} status >&-"], stderr=subprocess.PIPE, env=self.home.env,
+                              timeout=PATIENCE)
+        self.assertEqual(done.returncode, 1, done)
+
     def test_a_second_up_says_it_is_up(self) -> None:
         self.assertIn("was up already", self.gpulayer("up").stdout.decode())
         self.gpulayer("up", "--slots", "1", code=2)
@@ -274,11 +285,14 @@ class Doors(Up):
         self.gpulayer("token", "create", "--role", "admin", code=1)
         self.gpulayer("logout")
         self.assertIn("admin", self.gpulayer("status").stdout.decode())
+        tokens = json.loads(self.gpulayer("token", "list", "--json").stdout)["items"]
+        logins = [t for t in tokens if t["kind"] == "credential" and t["role"] == "client"]
+        self.assertTrue(logins and all(t["revoked_at"] for t in logins), logins)
 
     def test_tokens_that_are_no_good(self) -> None:
         good = self.token("client")
         parts = good.split(".")
-        self.assertIn("not of the form", self.login("rubbish", code=1))
+        self.assertIn("not a token", self.login("rubbish", code=1))
         wrong = self.login(".".join([*parts[:3], "0" * len(parts[3]), parts[4]]), code=1)
         other = self.login(".".join([*parts[:4], "0" * 64]), code=1)
         self.assertIn("not the server that this token was made by", other)
@@ -403,6 +417,40 @@ class Alone(unittest.TestCase):
             return found
 
         self.assertEqual(left(), [])
+
+    def test_an_up_that_fails_leaves_jobs_alone(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.assertEqual(self.home.run("up", "--listen", f"127.0.0.1:{port}").returncode, 0)
+        job = self.home.run("submit", "-d", "--", "sh", "-c", "touch ran; sleep 3; echo whole").stdout.decode().strip()
+        eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "runs")
+        record = json.loads((self.home.path / "data/daemons.json").read_text())
+        os.kill(record["server_process"]["pid"], signal.SIGKILL)
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", port))
+            taken.listen()
+            self.assertEqual(self.home.run("up").returncode, 1)
+        done = self.home.run("up")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.home.run("job", "wait", job).returncode, 0)
+        shown = json.loads(self.home.run("job", "show", job, "--json").stdout)
+        self.assertEqual(len(shown["tasks"][0]["attempts"]), 1, shown)
+
+    def test_up_starts_a_server_again_that_lost_its_socket(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        endpoint = json.loads((self.home.path / "data/server/endpoint.json").read_text())
+        os.unlink(endpoint["socket"])
+        done = self.home.run("up")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"the server runs again", done.stdout)
+        self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
+
+    def test_a_data_directory_that_is_not_text(self) -> None:
+        done = self.home.run("up", "--data-dir", os.fsencode(self.home.path) + b"/d\xff")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"is not UTF-8", done.stderr)
 
     def test_a_port_in_use_and_nothing_half_started(self) -> None:
         with socket.socket() as taken:

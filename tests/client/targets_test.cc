@@ -38,6 +38,15 @@ class TargetsTest : public ::testing::Test {
   testing::TempDir dir_;
 };
 
+TEST(LoginNameTest, EveryHostGivesOneThatIsTaken) {
+  EXPECT_EQ(LoginNameOf("gpu-box.example.org"), "gpu-box.example.org");
+  EXPECT_EQ(LoginNameOf("10.0.0.5"), "10.0.0.5");
+  for (const char* host : {"::1", "::", "fe80::1%eth0", "2001:db8::2:1"}) {
+    EXPECT_TRUE(CheckLoginName(LoginNameOf(host)).ok()) << LoginNameOf(host);
+  }
+  EXPECT_NE(LoginNameOf("1::2:3"), LoginNameOf("1:2::3"));
+}
+
 TEST_F(TargetsTest, NoneSaysWhatToRun) {
   const Status status = Resolve("").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);

@@ -1,5 +1,6 @@
 // The private server of `gpulayer run`, as the real program.
 #include <fcntl.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

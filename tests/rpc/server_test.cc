@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "model/log_frame.h"
 #include "model/token.h"
 #include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
@@ -118,13 +119,20 @@ TEST_F(WholeServerTest, StopEndsOpenStreamsWithinSeconds) {
   read.set_follow(true);
   Call read_call;
   auto following = logs->Read(&read_call, read);
+  // One chunk shows that the call has arrived; one on its way gets CANCELLED from gRPC itself.
+  const auto assigned = worker.NextAssign();
+  ASSERT_TRUE(assigned.has_value());
+  std::string frames;
+  AppendFrame(frames, LogStream::kOut, 1, "x");
+  ASSERT_TRUE(worker.SendLog(assigned->key(), 0, frames));
+  v1::LogChunk chunk;
+  ASSERT_TRUE(following->Read(&chunk));
   const auto begin = std::chrono::steady_clock::now();
   server_->Stop();
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   while (watching->Read(&seen)) {
   }
   EXPECT_EQ(watching->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
-  v1::LogChunk chunk;
   while (following->Read(&chunk)) {
   }
   EXPECT_EQ(following->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "support/eventually.h"
 #include "support/temp_dir.h"
 #include "tree/files.h"
 #include "tree/hash_cache.h"
@@ -164,13 +165,19 @@ TEST_F(HashFilesTest, VanishedAndReplacedFilesAreWarnings) {
 }
 
 TEST_F(HashFilesTest, AFileThatAlwaysChangesIsAnError) {
-  Put(At("log"), std::string(4 << 20, 'x'));
+  // Long enough to read that the writer gets its turn meanwhile, on a busy machine too.
+  Put(At("log"), std::string(64 << 20, 'x'));
   Result<Listing> listing = Scan(root_);
   std::atomic<bool> stop = false;
+  std::atomic<bool> writing = false;
   std::thread writer([&] {
     Result<UniqueFd> fd = OpenFile(At("log"), O_WRONLY | O_APPEND);
-    while (!stop) IgnoreError(WriteAll(fd->get(), "more"), "the test sees it");
+    while (!stop) {
+      IgnoreError(WriteAll(fd->get(), "more"), "the test sees it");
+      writing = true;
+    }
   });
+  EXPECT_TRUE(testing::Eventually([&] { return writing.load(); }));
   Result<HashedTree> hashed = HashFiles(*listing);
   stop = true;
   writer.join();

@@ -2,7 +2,8 @@
 //
 // Threads:   Post from any thread; never waits.
 // Ownership: a job that was taken is run once. Stop() runs what is queued, then joins; a Post after
-// it is refused. Errors:    RESOURCE_EXHAUSTED when the queue is full, CANCELLED after Stop().
+//            it is refused.
+// Errors:    RESOURCE_EXHAUSTED when the queue is full, CANCELLED after Stop().
 #ifndef GPULAYER_SERVER_RPC_POOL_H_
 #define GPULAYER_SERVER_RPC_POOL_H_
 
