@@ -429,7 +429,15 @@ class Alone(unittest.TestCase):
         os.kill(record["server_process"]["pid"], signal.SIGKILL)
         with socket.socket() as taken:
             taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            taken.bind(("127.0.0.1", port))
+
+            def take() -> bool:
+                try:
+                    taken.bind(("127.0.0.1", port))
+                except OSError:  # the killed server has not quite gone
+                    return False
+                return True
+
+            eventually(take, "the port is free")
             taken.listen()
             self.assertEqual(self.home.run("up").returncode, 1)
         done = self.home.run("up")
