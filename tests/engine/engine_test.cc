@@ -374,7 +374,7 @@ TEST_F(EngineTest, AnyOtherFailureEndsTheProcess) {
 
 TEST(EngineFullDiskTest, NothingIsLostOnADiskThatFillsUp) {
   testing::SmallDisk disk("4m");
-  if (!disk.mounted()) GTEST_SKIP() << "needs root: mounts a small file system";
+  if (!disk.mounted()) GTEST_SKIP() << disk.SkipReason();
   testing::FakeClock clock;
   testing::GatedStore store(disk / "state.db");
   const auto engine = *Engine::Start({kCore}, store, clock);

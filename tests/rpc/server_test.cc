@@ -143,7 +143,7 @@ TEST_F(WholeServerTest, StopEndsOpenStreamsWithinSeconds) {
 
 TEST_F(WholeServerTest, ASubmitToAFullDiskIsRefusedAtOnce) {
   SmallDisk disk("32m");  // all of it is below the floor
-  if (!disk.mounted()) GTEST_SKIP() << "a small file system cannot be mounted here";
+  if (!disk.mounted()) GTEST_SKIP() << disk.SkipReason();
   auto server = Server::Start({disk / "d", "", false});
   ASSERT_TRUE(server.ok()) << server.status().ToString();
   auto jobs = v1::Jobs::NewStub(ConnectTo(**server, Transport::kUnix));

@@ -392,7 +392,7 @@ TEST_F(StoreTest, ReadersBesideTheWriter) {
 
 TEST(StoreFullDiskTest, AFullDiskIsSaidAndTheBatchMayComeAgain) {
   testing::SmallDisk disk("4m");
-  if (!disk.mounted()) GTEST_SKIP() << "needs root: mounts a small file system";
+  if (!disk.mounted()) GTEST_SKIP() << disk.SkipReason();
   const auto store = *Store::Open({disk / "state.db", true});
   WriteBatch batch;
   for (std::int64_t id = 1; id <= 5000; ++id) batch.insert_jobs.push_back(SimpleJob(id));

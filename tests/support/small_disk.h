@@ -1,10 +1,12 @@
-// A file system of a few MiB that fills up for real. Needs root; a test skips where there is none.
+// A file system of a few MiB that fills up for real. Where none can be mounted (it takes root) a test skips with
+// SkipReason().
 #ifndef GPULAYER_TESTS_SUPPORT_SMALL_DISK_H_
 #define GPULAYER_TESTS_SUPPORT_SMALL_DISK_H_
 
 #include <fcntl.h>
 #include <sys/mount.h>
 
+#include <cerrno>
 #include <string>
 
 #include "support/temp_dir.h"
@@ -15,6 +17,7 @@ class SmallDisk {
  public:
   explicit SmallDisk(const std::string& size) {
     mounted_ = mount("tmpfs", dir_.path().c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+    if (!mounted_) why_ = ErrnoStatus("mount a small file system", errno).message();
   }
   ~SmallDisk() {
     if (mounted_) umount2(dir_.path().c_str(), MNT_DETACH);
@@ -23,6 +26,7 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
 
   bool mounted() const { return mounted_; }
+  const std::string& SkipReason() const { return why_; }  // what mount() said
   std::string operator/(std::string_view name) const { return dir_ / name; }
 
   // Takes all the room that is left but `left_bytes`; MakeRoom() gives it back.
@@ -40,6 +44,7 @@ class SmallDisk {
  private:
   TempDir dir_;
   bool mounted_ = false;
+  std::string why_;
 };
 
 }  // namespace gpulayer::testing

@@ -73,11 +73,13 @@ class WorkerTest : public ::testing::Test {
     EXPECT_TRUE(Eventually([&] { return server_.ended(key).has_value(); }, 30s));
     return server_.ended(key).value_or(v1::Ended());
   }
+  // Where attempts' work folders lie.
+  std::string WorkRoot() const { return JoinPath(dir_ / "worker", "work/v1"); }
   // Folders of attempts on disk.
   std::vector<std::string> Left() {
     std::vector<std::string> left =
         ListDir(dir_ / "worker/attempts/v1").value_or(std::vector<std::string>());
-    for (std::string& name : ListDir(dir_ / "worker/work/v1").value_or({})) {
+    for (std::string& name : ListDir(WorkRoot()).value_or({})) {
       if (name.starts_with(server_.attempt_prefix)) left.push_back(std::move(name));
     }
     return left;
@@ -139,7 +141,7 @@ TEST_F(WorkerTest, MissingSourceIsChargedToTheJob) {
 
 TEST_F(WorkerTest, MachineWithoutItsFoldersIsChargedItself) {
   StartWorker();
-  ASSERT_TRUE(RemoveTree(dir_ / "worker/work/v1").ok());
+  ASSERT_TRUE(RemoveTree(WorkRoot()).ok());
   const v1::Ended end = WaitEnded(server_.Assign(1, Shell("true")));
   EXPECT_FALSE(end.started());
   EXPECT_EQ(end.outcome().cause().kind(), static_cast<int>(CauseKind::kSpawnFailed));
@@ -310,7 +312,7 @@ TEST_F(WorkerTest, EnvironmentIsExactlyWhatIsPromised) {
     const std::size_t equals = line.find('=');
     env[line.substr(0, equals)] = line.substr(equals + 1);
   }
-  const std::string work = dir_ / "worker/work/v1/" + key.id.value();
+  const std::string work = JoinPath(WorkRoot(), key.id.value());
   EXPECT_EQ(env["GPULAYER_JOB_ID"], "5");
   EXPECT_EQ(env["GPULAYER_TASK"], "0");
   EXPECT_EQ(env["GPULAYER_ATTEMPT"], "1");
