@@ -21,8 +21,9 @@ std::string Text(const std::string& s) { return IsValidUtf8(s) ? s : Printable(s
 bool HasNul(const std::string& s) { return s.find('\0') != std::string::npos; }
 
 Status CheckCommand(const JobSpec& spec) {
-  if (spec.command.empty() || spec.command[0].empty()) {
-    return Bad("no command. Write it after `--`.");
+  if (spec.command.empty()) return Bad("no command. Write it after `--`.");
+  if (spec.command[0].empty()) {
+    return Bad("the name of the program is empty. Write it after `--`, before its arguments.");
   }
   std::size_t total = 0;
   for (const std::string& arg : spec.command) {

@@ -135,10 +135,10 @@ TEST(ExplainTest, WhoIsInTheWay) {
 TEST(ExplainTest, NeverAndNobodyAndKeptForAnother) {
   Bench b;
   const JobId first = b.Submit(SpecBuilder().Slots(4));
-  EXPECT_EQ(b.core().Explain(first, b.now())->summary, "waits for 0s: no worker is known yet");
+  EXPECT_EQ(b.core().Explain(first, b.now())->summary, "waits: no worker is known yet");
   const SessionId s = b.Connect("w1", {2, kGiB, {}});
   EXPECT_EQ(b.core().Explain(first, b.now())->summary,
-            "waits for 0s: never, with the workers of now; it needs 4 slots");
+            "waits: never, with the workers of now; it needs 4 slots");
   b.Apply(core::WorkerHeard{s, Resources{4, kGiB, {}}});
   EXPECT_EQ(b.State(first), TaskState::kPreparing);
   const JobId small = b.Submit({});
@@ -150,7 +150,7 @@ TEST(ExplainTest, NeverAndNobodyAndKeptForAnother) {
   const Explanation e = *b.core().Explain(later, b.now());
   EXPECT_EQ(e.ahead, 1);
   EXPECT_EQ(e.workers[0].kind, WorkerReason::Kind::kHeld);
-  EXPECT_EQ(e.summary, "waits for 0s: 1 task ahead; w1: kept free for job 3");
+  EXPECT_EQ(e.summary, "waits: 1 task ahead; w1: kept free for job 3");
 }
 
 }  // namespace

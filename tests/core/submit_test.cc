@@ -17,6 +17,29 @@ TEST(SubmitTest, SameRequestIsTheSameJob) {
   EXPECT_EQ(b.Submit(SpecBuilder().Request("x")), job);
 }
 
+TEST(SubmitTest, ARequestIdOfAnotherJobIsRefused) {
+  Bench b;
+  b.Connect("w1");
+  const JobId job = b.Submit(SpecBuilder().Request("x"));
+  EXPECT_EQ(b.Submit(SpecBuilder().Request("x").Slots(2)), JobId());
+  EXPECT_EQ(b.status.code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(b.status.message(), ::testing::HasSubstr("job 1 has the request id x"));
+  // Only its files are others: it is that job, and is said so.
+  SpecBuilder changed;
+  changed.Request("x").spec.source_tree = Hash::Of("edited");
+  EXPECT_EQ(b.Submit(changed), job);
+  EXPECT_THAT(b.submitted.warning, ::testing::HasSubstr("other files"));
+}
+
+TEST(SubmitTest, TwoJobsOfABatchWithOneRequestIdAreRefused) {
+  Bench b;
+  core::SubmitJobs e{core::ReplyTag(1), {UserName("ann")}, {}};
+  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("x").spec));
+  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("x").Slots(2).spec));
+  EXPECT_THAT(std::get<Status>(b.Reply(e)).message(), ::testing::StartsWith("job 2 of 2: "));
+  EXPECT_TRUE(b.store.jobs.empty());
+}
+
 TEST(SubmitTest, NumbersGoOnAfterARestart) {
   Bench b;
   b.Connect("w1");

@@ -82,6 +82,40 @@ TEST_P(JobsTest, SameRequestIdIsTheSameJob) {
   EXPECT_TRUE(again.jobs(0).existed());
 }
 
+TEST_P(JobsTest, WhatIsOverIsStillCompared) {
+  const std::int64_t job = Submit(Spec({"true"}, "same"));
+  Call call(client_);
+  v1::CancelRequest cancel;
+  cancel.add_tasks()->set_job(job);
+  v1::CancelReply cancelled;
+  ASSERT_TRUE(jobs_->Cancel(&call, cancel, &cancelled).ok());
+  ASSERT_EQ(Get(job).job().state(), kCancelled);
+
+  v1::SubmitReply again;
+  ASSERT_TRUE(TrySubmit(Spec({"true"}, "same"), &again).ok());
+  EXPECT_EQ(again.jobs(0).job(), job);
+  const grpc::Status other = TrySubmit(Spec({"false"}, "same"), &again);
+  EXPECT_EQ(other.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_THAT(other.error_message(), HasSubstr("asks for something else"));
+
+  cancel.mutable_tasks(0)->set_task(7);
+  Call second(client_);
+  const grpc::Status none = jobs_->Cancel(&second, cancel, &cancelled);
+  EXPECT_EQ(none.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_THAT(none.error_message(), HasSubstr("it has no task 7. Its only one is 0"));
+}
+
+TEST_P(JobsTest, ANameThatGpulayerSetsIsRefused) {
+  v1::JobSpec spec = Spec({"true"}, "env");
+  v1::EnvVar* var = spec.add_env();
+  var->set_name("GPULAYER_JOB_ID");
+  var->set_value("7");
+  v1::SubmitReply reply;
+  const grpc::Status refused = TrySubmit(spec, &reply);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(refused.error_message(), HasSubstr("GPULAYER_JOB_ID"));
+}
+
 TEST_P(JobsTest, ListsNewestFirstInPages) {
   for (int i = 0; i < 5; ++i) Submit(Spec({"true"}, "r" + std::to_string(i)));
   v1::ListJobsRequest request;

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "model/variables.h"
 #include "support/temp_dir.h"
 #include "worker/config.h"
 #include "worker/identity.h"
@@ -118,6 +119,15 @@ TEST(JobEnvTest, UserWinsButNotOverIds) {
   EXPECT_THAT(env, Contains("PYTHONUNBUFFERED="));
   EXPECT_THAT(env, Contains("GPULAYER_ATTEMPT_ID=a"));
   EXPECT_THAT(env, Not(Contains("OMP_NUM_THREADS=3")));
+}
+
+TEST(JobEnvTest, WhatItSetsItselfIsWhatUsersMayNotSet) {
+  for (const std::string& var : BuildJobEnv(Work({}), Input())) {
+    const std::string name = var.substr(0, var.find('='));
+    if (name.starts_with("GPULAYER_")) {
+      EXPECT_TRUE(IsSetByGpulayer(name)) << name;
+    }
+  }
 }
 
 TEST(JobEnvTest, PathLeadsToThePythonAndDevicesAreByUuid) {

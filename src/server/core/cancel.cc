@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "server/core/lifecycle.h"
+#include "server/core/requests.h"
 #include "server/core/state.h"
 
 namespace gpulayer::core {
@@ -31,8 +32,7 @@ Status CheckSelector(const State& state, const Caller& caller, CancelTasks::Sele
   }
   if (selector.task &&
       (selector.task->value() < 0 || selector.task->value() >= job.spec->task_count)) {
-    return NotFound(what + ": it has no task " + std::to_string(selector.task->value()) +
-                    ". Its last one is " + std::to_string(job.spec->task_count - 1));
+    return NoSuchTask({selector.job, *selector.task}, job.spec->task_count);
   }
   return OkStatus();
 }
@@ -107,6 +107,13 @@ void CancelOne(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome, bo
 }
 
 }  // namespace
+
+Status NoSuchTask(TaskRef task, std::int64_t task_count) {
+  const std::string its =
+      task_count == 1 ? "Its only one is 0" : "Its last one is " + std::to_string(task_count - 1);
+  return NotFound("cancel job " + ToString(task.job) + ": it has no task " +
+                  std::to_string(task.task.value()) + ". " + its);
+}
 
 void OnCancel(Turn& turn, const CancelTasks& event) {
   State& state = turn.state;

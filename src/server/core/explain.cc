@@ -99,8 +99,9 @@ WorkerReason ReasonOf(const State& state, const Job& job, const Task* task, cons
 
 std::string Summary(const Explanation& explanation, Instant now) {
   if (!explanation.waiting_since) return "nothing of it waits";
-  std::string waited = " for " + FormatDuration(std::chrono::duration_cast<std::chrono::seconds>(
-                                     now.wall - *explanation.waiting_since));
+  const auto since =
+      std::chrono::duration_cast<std::chrono::seconds>(now.wall - *explanation.waiting_since);
+  const std::string waited = since.count() > 0 ? " for " + FormatDuration(since) : "";
   if (explanation.workers.empty()) return "waits" + waited + ": no worker is known yet";
   using Kind = WorkerReason::Kind;
   const auto count = [&](Kind kind) {

@@ -6,6 +6,7 @@
 
 #include "model/limits.h"
 #include "server/core/lifecycle.h"
+#include "server/core/requests.h"
 #include "server/core/state.h"
 
 namespace gpulayer::core {
@@ -74,7 +75,28 @@ Job NewJob(const SubmitJobs& event, std::shared_ptr<const JobSpec> spec, JobId i
   return job;
 }
 
+Status NameInBatch(Status status, std::size_t i, const SubmitJobs& event) {
+  if (event.specs.size() == 1) return status;
+  return status.Prefixed("job " + std::to_string(i + 1) + " of " +
+                         std::to_string(event.specs.size()));
+}
+
 }  // namespace
+
+Result<std::string> SameRequest(const JobSpec& asked, const JobSpec& known, JobId job) {
+  if (asked == known) return std::string();
+  const std::string what =
+      "submit: job " + ToString(job) + " has the request id " + asked.request_id.value();
+  // A script that repeats itself may have changed a file of its folder meanwhile.
+  JobSpec alike = asked;
+  alike.source_tree = known.source_tree;
+  alike.stdin_blob = known.stdin_blob;
+  if (alike == known) return what + " and was given other files: it runs with those";
+  return AlreadyExists(what +
+                       " and asks for something else. Use another --request-id, or see `gpulayer "
+                       "job show " +
+                       ToString(job) + "`");
+}
 
 std::string RequestKey(const UserName& user, const RequestId& request) {
   return user.value() + '\0' + request.value();
@@ -84,12 +106,28 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
   State& state = turn.state;
   // First everything that can refuse the batch, so that it is all or nothing.
   std::map<Requirements, std::string> never;
+  std::map<std::string, const JobSpec*> keys;
   for (std::size_t i = 0; i < event.specs.size(); ++i) {
     const JobSpec* spec = event.specs[i].get();
     Status status = CheckSpec(spec);
     if (status.ok()) {
       const std::string key = RequestKey(event.caller.user, spec->request_id);
-      if (state.requests.contains(key)) continue;
+      const auto known = state.requests.find(key);
+      if (known != state.requests.end()) {
+        // Of jobs that are over the store knows what they were: the handler compares.
+        const auto job = state.jobs.find(known->second);
+        if (job != state.jobs.end()) {
+          status = SameRequest(*spec, *job->second.record.spec, known->second).status();
+        }
+        if (status.ok()) continue;
+        return turn.Answer(event.tag, NameInBatch(std::move(status), i, event));
+      }
+      const auto [first, is_first] = keys.try_emplace(key, spec);
+      if (!is_first && *first->second != *spec) {
+        status = InvalidArgument("submit: two different jobs have the request id " +
+                                 spec->request_id.value() + ". Give each its own");
+        return turn.Answer(event.tag, NameInBatch(std::move(status), i, event));
+      }
       const auto [it, is_new] = never.try_emplace(spec->requirements);
       if (is_new) it->second = WhyNever(state, spec->requirements);
       if (state.refused.contains(key)) {
@@ -100,11 +138,7 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
       }
     }
     if (!status.ok()) {
-      if (event.specs.size() > 1) {
-        status = status.Prefixed("job " + std::to_string(i + 1) + " of " +
-                                 std::to_string(event.specs.size()));
-      }
-      return turn.Answer(event.tag, std::move(status));
+      return turn.Answer(event.tag, NameInBatch(std::move(status), i, event));
     }
   }
 
@@ -113,6 +147,9 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
     const auto [request, is_new] = state.requests.try_emplace(
         RequestKey(event.caller.user, spec->request_id), JobId(state.last_job.value() + 1));
     Submitted submitted{request->second, !is_new, ""};
+    if (const auto job = state.jobs.find(request->second); !is_new && job != state.jobs.end()) {
+      submitted.warning = SameRequest(*spec, *job->second.record.spec, job->first).value_or("");
+    }
     if (is_new) {
       state.last_job = request->second;
       if (state.workers.empty()) {

@@ -181,7 +181,10 @@ class AdminService final : public pb::Admin::CallbackService {
           }
           const gpulayer::Status revoked = parts_.tokens.Revoke(id);
           if (revoked.code() != StatusCode::kNotFound) {
-            parts_.streams.EndOf(id, Unauthenticated("token was revoked"));
+            for (const TokenRecord& token : parts_.tokens.List()) {
+              if (token.id != id && token.parent != id) continue;
+              parts_.streams.EndOf(token.id, Unauthenticated("token was revoked"));
+            }
           }
           return revoked;
         });

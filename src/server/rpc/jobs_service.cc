@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -5,6 +6,8 @@
 #include "base/text.h"
 #include "gpulayer/v1/jobs.grpc.pb.h"
 #include "model/limits.h"
+#include "model/variables.h"
+#include "server/core/requests.h"
 #include "server/rpc/job_views.h"
 #include "server/rpc/respond.h"
 #include "server/rpc/services.h"
@@ -52,6 +55,7 @@ Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
                              ". Put them into files.");
     }
     GPULAYER_ASSIGN_OR_RETURN(JobSpec spec, wire::FromProto(in));
+    GPULAYER_RETURN_IF_ERROR(CheckVariables(spec));
     if (spec.name.empty()) spec.name = NameOf(spec.command.front());
     specs.push_back(std::make_shared<const JobSpec>(std::move(spec)));
   }
@@ -73,6 +77,29 @@ Status CheckContent(BlobStore& blobs, const Specs& specs) {
       return FailedPrecondition("submit: standard input: blob " + input.hex() +
                                 " is not on the server. Upload it first.");
     }
+  }
+  return OkStatus();
+}
+
+// What the core has forgotten it cannot compare: its jobs that are over, and their tasks.
+Status CheckTasksExist(StoreReader& reader, const core::CancelTasks& event) {
+  for (const core::CancelTasks::Selector& selector : event.tasks) {
+    if (!selector.task) continue;
+    const Result<JobRecord> job = reader.GetJob(selector.job);
+    if (!job.ok()) continue;  // the core says so
+    if (selector.task->value() >= job->spec->task_count) {
+      return core::NoSuchTask({selector.job, *selector.task}, job->spec->task_count);
+    }
+  }
+  return OkStatus();
+}
+
+Status CheckSameRequests(StoreReader& reader, const Specs& specs, const core::SubmitReply& done) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!done.jobs[i].existed) continue;
+    const Result<JobRecord> job = reader.GetJob(done.jobs[i].job);
+    if (!job.ok()) continue;  // its row is gone: it is that job all the same
+    GPULAYER_RETURN_IF_ERROR(core::SameRequest(*specs[i], *job->spec, done.jobs[i].job).status());
   }
   return OkStatus();
 }
@@ -141,15 +168,17 @@ class JobsService final : public pb::Jobs::CallbackService {
     }
     ServerUnaryReactor* reactor = context->DefaultReactor();
     auto responder = std::make_shared<Responder>(reactor);
-    const Status posted =
-        parts_.engine.Post(std::move(event), [reply, responder](core::ReplyBody body) {
-          if (const auto* status = std::get_if<Status>(&body)) return responder->Finish(*status);
-          if (const auto* done = std::get_if<core::CancelReply>(&body)) {
-            reply->set_cancelled(done->cancelled);
-            reply->set_already_ended(done->already_ended);
-            return responder->Finish(OkStatus());
-          }
-          responder->Finish(Internal("cancel: the wrong kind of answer"));
+    const bool tasks = std::any_of(event.tasks.begin(), event.tasks.end(),
+                                   [](const auto& selector) { return selector.task.has_value(); });
+    if (!tasks) {
+      PostCancel(std::move(event), reply, responder);
+      return reactor;
+    }
+    const Status posted = parts_.readers.Post(
+        [this, event = std::move(event), reply, responder](StoreReader& reader) mutable {
+          const Status exist = CheckTasksExist(reader, event);
+          if (!exist.ok()) return responder->Finish(exist);
+          PostCancel(std::move(event), reply, responder);
         });
     if (!posted.ok()) responder->Finish(Refusal(posted));
     return reactor;
@@ -205,9 +234,24 @@ class JobsService final : public pb::Jobs::CallbackService {
   }
 
  private:
-  void PostSubmit(core::SubmitJobs event, pb::SubmitReply* reply, const ResponderPtr& responder) {
+  void PostCancel(core::CancelTasks event, pb::CancelReply* reply, const ResponderPtr& responder) {
     const Status posted =
         parts_.engine.Post(std::move(event), [reply, responder](core::ReplyBody body) {
+          if (const auto* status = std::get_if<Status>(&body)) return responder->Finish(*status);
+          if (const auto* done = std::get_if<core::CancelReply>(&body)) {
+            reply->set_cancelled(done->cancelled);
+            reply->set_already_ended(done->already_ended);
+            return responder->Finish(OkStatus());
+          }
+          responder->Finish(Internal("cancel: the wrong kind of answer"));
+        });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+  }
+
+  void PostSubmit(core::SubmitJobs event, pb::SubmitReply* reply, const ResponderPtr& responder) {
+    const Specs specs = event.specs;
+    const Status posted =
+        parts_.engine.Post(std::move(event), [this, specs, reply, responder](core::ReplyBody body) {
           if (const auto* status = std::get_if<Status>(&body)) {
             if (status->code() != StatusCode::kRejected) return responder->Finish(*status);
             reply->set_rejected(status->message());
@@ -215,10 +259,21 @@ class JobsService final : public pb::Jobs::CallbackService {
           }
           if (const auto* done = std::get_if<core::SubmitReply>(&body)) {
             ToProto(*done, reply);
-            return responder->Finish(OkStatus());
+            return CheckExisting(specs, *done, responder);
           }
           responder->Finish(Internal("submit: the wrong kind of answer"));
         });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+  }
+
+  void CheckExisting(const Specs& specs, const core::SubmitReply& done,
+                     const ResponderPtr& responder) {
+    const bool existed = std::any_of(done.jobs.begin(), done.jobs.end(),
+                                     [](const core::Submitted& job) { return job.existed; });
+    if (!existed) return responder->Finish(OkStatus());
+    const Status posted = parts_.readers.Post([specs, done, responder](StoreReader& reader) {
+      responder->Finish(CheckSameRequests(reader, specs, done));
+    });
     if (!posted.ok()) responder->Finish(Refusal(posted));
   }
 

@@ -108,29 +108,43 @@ Result<TokenAuthority::Made> TokenAuthority::Exchange(const Principal& token, Ro
   record.user = token.user;
   record.parent = token.token_id;
   record.subject = std::move(subject);
-  return Put(std::move(record), true);
+  GPULAYER_ASSIGN_OR_RETURN(Made made, Put(std::move(record), true));
+  bool revoked = false;
+  {
+    MutexLock lock(mutex_);
+    const auto parent = records_.find(token.token_id);
+    revoked = parent != records_.end() && parent->second.revoked.has_value();
+  }
+  if (!revoked) return made;
+  // While this went on: whoever revoked the token did not see the credential.
+  GPULAYER_RETURN_IF_ERROR(Revoke(made.id));
+  return Unauthenticated("token was revoked. Ask for a new one (`gpulayer token create`).");
 }
 
 Status TokenAuthority::Revoke(const std::string& id) {
-  TokenRecord record;
+  std::vector<TokenRecord> changed;
   {
     MutexLock lock(mutex_);
-    const auto it = records_.find(id);
-    if (it == records_.end())
+    if (!records_.contains(id))
       return NotFound("token " + id + ": no such token. See `gpulayer token list`.");
-    if (it->second.revoked && !unstored_.contains(id)) return OkStatus();
-    // Holds at once, also if the disk below is slow.
-    if (!it->second.revoked) it->second.revoked = clock_.Now().wall;
-    unstored_.insert(id);
-    record = it->second;
+    for (auto& [each, record] : records_) {
+      if (each != id && record.parent != id) continue;
+      if (record.revoked && !unstored_.contains(each)) continue;
+      // Holds at once, also if the disk below is slow.
+      if (!record.revoked) record.revoked = clock_.Now().wall;
+      unstored_.insert(each);
+      changed.push_back(record);
+    }
   }
-  const Status stored = store_.PutToken(record);
-  if (!stored.ok()) {
-    return stored.Prefixed("token " + id +
-                           " is revoked until the server restarts, not stored. Revoke it again");
+  for (const TokenRecord& record : changed) {
+    const Status stored = store_.PutToken(record);
+    if (!stored.ok()) {
+      return stored.Prefixed("token " + id +
+                             " is revoked until the server restarts, not stored. Revoke it again");
+    }
+    MutexLock lock(mutex_);
+    unstored_.erase(record.id);
   }
-  MutexLock lock(mutex_);
-  unstored_.erase(id);
   return OkStatus();
 }
 

@@ -53,8 +53,8 @@ class TokenAuthority {
   // for its own. FAILED_PRECONDITION: the caller is no token; PERMISSION_DENIED: another role was
   // wanted.
   Result<Made> Exchange(const Principal& token, Role wanted, std::string subject);
-  // Holds at once. If the store fails it says so; a repeat stores it. NOT_FOUND. Idempotent.
-  // Credentials made of a token stay.
+  // A token and the credentials made of it, or one credential. Holds at once. If the store fails it
+  // says so; a repeat stores it. NOT_FOUND. Idempotent.
   Status Revoke(const std::string& id);
   std::vector<TokenRecord> List();  // by creation; secret_hash is left out
 
