@@ -30,8 +30,8 @@ namespace gpulayer {
 GPULAYER_API_BEGIN
 
 struct ClientOptions {
-  // "local" (a private server that lives as long as the client), "remote" (the login in use) or a
-  // login's name. Empty: GPULAYER_TARGET, else the login in use, else the server that `gpulayer
+  // "local" (a private server that lives as long as the client), "here" (the server that `gpulayer
+  // up` started on this machine), "remote" (the login in use) or a login's name. Empty: GPULAYER_TARGET, else the login in use, else the server that `gpulayer
   // up` started here.
   std::string target;
   // Whose server "that `up` started here" means. Empty: GPULAYER_DATA_DIR, else the user's own.
@@ -142,7 +142,8 @@ class GPULAYER_EXPORT Client {
   ~Client();
 
   // Ships the source (only what the server lacks), then queues the job. Repeats and lost answers
-  // are harmless: a request id is drawn. Interrupted before the request went out: nothing is
+  // are harmless: a request id is drawn. ALREADY_EXISTS: a job of the given request id asks for
+  // something else. Interrupted before the request went out: nothing is
   // submitted; after: it is cancelled. INVALID_ARGUMENT: the spec. RESOURCE_EXHAUSTED: over the
   // source limit, with the largest folders; server full. REJECTED: no known worker can ever run
   // it, with each one's nearest miss.
@@ -152,6 +153,10 @@ class GPULAYER_EXPORT Client {
   // What Submit would ship; asks no server. INVALID_ARGUMENT, NOT_FOUND, RESOURCE_EXHAUSTED as
   // Submit.
   static Result<SourceListing> PreviewSource(const JobSpec& spec);
+
+  // Whether Download could make a run folder here now; asks no server and makes nothing.
+  // FAILED_PRECONDITION: no, and why.
+  static Status CheckDownload(const DownloadOptions& options = {});
 
   // A handle of a job that exists, or not: no call is made.
   Job Attach(std::int64_t job) const;
@@ -185,11 +190,11 @@ class GPULAYER_EXPORT Client {
   Result<NewToken> CreateToken(const std::string& role, const std::string& user,
                                std::optional<std::chrono::milliseconds> life);
   Result<std::vector<TokenInfo>> ListTokens();
-  Status RevokeToken(
-      const std::string& id);  // of a token (and all that came from it) or a credential
+  // Of a token (and the credentials that were made of it) or of one credential.
+  Status RevokeToken(const std::string& id);
 
-  const std::string& target()
-      const;  // "local", a login's name, or "here" for the server `up` started
+  // "local", a login's name, or "here" for the server `up` started.
+  const std::string& target() const;
   const std::string& address() const;  // "host:port", or the socket's path
 
   class Impl;

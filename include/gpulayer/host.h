@@ -107,6 +107,12 @@ GPULAYER_EXPORT Result<std::string> Logout(const std::string& name,
 GPULAYER_EXPORT Result<std::vector<TargetInfo>> ListTargets(const std::string& config_dir = "");
 GPULAYER_EXPORT Status UseTarget(const std::string& name, const std::string& config_dir = "");
 
+// What a person typed, looked at before anybody is asked. INVALID_ARGUMENT says what is right.
+GPULAYER_EXPORT Status CheckAddress(const std::string& address);  // of a server: HOST[:PORT]
+GPULAYER_EXPORT Status CheckListen(const std::string& address);   // as UpOptions::listen
+GPULAYER_EXPORT Status CheckLogin(const LoginOptions& options);   // its address and its name
+GPULAYER_EXPORT Status CheckTargetName(const std::string& name);  // of a login
+
 // What a worker on this machine would offer.
 GPULAYER_EXPORT Result<MachineResources> DetectResources();
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpulayer/export.h"
+#include "gpulayer/status.h"
 
 namespace gpulayer {
 GPULAYER_API_BEGIN
@@ -72,6 +73,9 @@ struct JobSpec {
   bool wait_for_worker = false;  // queue it even if no known worker can ever run it
   std::string request_id;        // same user and id: same job. Empty: one is drawn
 };
+
+// What no server takes, found without asking one; Submit looks for the same. INVALID_ARGUMENT.
+GPULAYER_EXPORT Status CheckSpec(const JobSpec& spec);
 
 // A file that would ship.
 struct SourceFile {

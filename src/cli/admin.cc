@@ -33,8 +33,10 @@ int RunWorkerList(const WorkerArgs& args) {
     GPULAYER_TRY(const std::vector<WorkerInfo> workers, client.Workers());
     if (args.common.json) return PrintOut(WorkerListJson(workers)), 0;
     Table table({"NAME", "STATE", "SLOTS", "MEMORY", "DEVICES", "ZONE", "RUNNING"});
-    for (const WorkerInfo& w : workers) {
-      table.Add({w.name, ToString(w.state), Used(w.slots_used, w.resources.slots),
+    const std::vector<std::string> names = WorkerNames(workers);
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      const WorkerInfo& w = workers[i];
+      table.Add({names[i], ToString(w.state), Used(w.slots_used, w.resources.slots),
                  FormatSize(w.memory_used_bytes) + "/" + FormatSize(w.resources.memory_bytes),
                  std::to_string(w.resources.devices.size()), w.zone, std::to_string(w.running)});
     }
@@ -53,7 +55,7 @@ int RunWorkerShow(const WorkerArgs& args) {
         return Status(
             StatusCode::kFailedPrecondition,
             "worker \"" + Printable(args.worker) +
-                "\": several have this name. Give the id, as `worker list --json` shows.");
+                "\": several have this name. Give the id, as `gpulayer worker list` shows.");
       }
       found = &w;
     }
@@ -123,6 +125,9 @@ int RunTokenCreate(const TokenArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
     GPULAYER_TRY(const NewToken token, client.CreateToken(args.role, args.user, args.life));
     PrintOut(args.common.json ? NewTokenJson(token) : token.token + "\n");
+    if (!args.life) {
+      PrintNote("it is good until it is revoked: `gpulayer token revoke " + token.id + "`");
+    }
     return 0;
   });
 }
@@ -131,13 +136,12 @@ int RunTokenList(const TokenArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
     GPULAYER_TRY(const std::vector<TokenInfo> tokens, client.ListTokens());
     if (args.common.json) return PrintOut(TokenListJson(tokens)), 0;
+    const Time now =
+        std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
     Table table({"ID", "KIND", "ROLE", "USER", "FOR", "CREATED", "STATE"});
     for (const TokenInfo& t : tokens) {
-      std::string state = "valid";
-      if (t.expires) state = "until " + TimeText(*t.expires);
-      if (t.revoked) state = "revoked";
       table.Add({t.id, t.credential ? "credential" : "token", t.role, t.user, t.subject,
-                 TimeText(t.created), state});
+                 TimeText(t.created), TokenState(t, now)});
     }
     PrintOut(table.ToText());
     return 0;

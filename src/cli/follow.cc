@@ -3,7 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -72,11 +75,47 @@ class WaitTeller {
   std::thread thread_;
 };
 
-int Lost(const Status& status, std::int64_t job) {
+bool HasPrivateServer(const Client& client) { return client.target() == "local"; }
+
+int Lost(const Status& status, const Client& client, std::int64_t job) {
   PrintError(status);
-  PrintNote("job " + std::to_string(job) + " goes on; follow it with `gpulayer job attach " +
-            std::to_string(job) + "`");
+  PrintNote(AfterUs(job, HasPrivateServer(client)));
   return kCouldNot;
+}
+
+// The run folder could not be made or filled. The bytes of a private server end with us: they are
+// put where there is room for them.
+Result<DownloadReport> Rescue(Client& client, std::int64_t job) {
+  const char* tmp = std::getenv("TMPDIR");
+  std::string folder =
+      std::string(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp") + "/gpulayer-outputs-XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr) {
+    return Status(StatusCode::kFailedPrecondition, folder + ": " + std::strerror(errno));
+  }
+  DownloadOptions options;
+  options.to = folder;
+  Result<DownloadReport> report = client.Download(job, options);
+  if (!report.ok() || report->folder.empty()) ::rmdir(folder.c_str());
+  return report;
+}
+
+// Outputs that did not come home: said, and where they are.
+std::optional<DownloadReport> SayWhereOutputsAre(Client& client, std::int64_t job,
+                                                 const Status& why) {
+  PrintError(why);
+  const std::string name = std::to_string(job);
+  if (!HasPrivateServer(client)) {
+    PrintNote("the outputs are still on the server: `gpulayer job result " + name + " --to DIR`");
+    return std::nullopt;
+  }
+  Result<DownloadReport> rescued = Rescue(client, job);
+  if (rescued.ok()) {
+    PrintNote("the outputs are in " + Printable(rescued->folder) + " instead");
+    return *std::move(rescued);
+  }
+  PrintError(rescued.status());
+  PrintNote("the outputs of job " + name + " are lost: they end with its private server");
+  return std::nullopt;
 }
 
 // The log's end comes with the job's; a moment between the two is waited for.
@@ -105,12 +144,9 @@ void SayOutputs(const DownloadReport& report) {
     PrintNote("outputs in " + Printable(report.folder) + ": " + std::to_string(report.files) +
               (report.files == 1 ? " file, " : " files, ") + FormatSize(report.bytes));
   }
-  for (const LeftOutFile& file : report.left_out) {
-    PrintNote("left out " + Printable(file.path) + " (" + FormatSize(file.size_bytes) +
-              "): " + Printable(file.reason));
+  for (const std::string& line : LeftOutLines(report.left_out, report.left_out_count)) {
+    PrintNote(line);
   }
-  const auto more = report.left_out_count - static_cast<std::int64_t>(report.left_out.size());
-  if (more > 0) PrintNote("left out " + std::to_string(more) + " more");
 }
 
 int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options) {
@@ -137,17 +173,16 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
   err.Finish();
   if (session.left() != 0) return session.Leave(job);
   if (reader_gone) {
-    PrintNote("standard output is closed; job " + std::to_string(job) +
-              " goes on; follow it with `gpulayer job attach " + std::to_string(job) + "`");
+    PrintNote("standard output is closed; " + AfterUs(job, HasPrivateServer(client)));
     return 128 + SIGPIPE;
   }
   if (!streamed.ok()) {
-    return streamed.code() == StatusCode::kUnavailable ? Lost(streamed, job)
+    return streamed.code() == StatusCode::kUnavailable ? Lost(streamed, client, job)
                                                        : (PrintError(streamed), kCouldNot);
   }
   Result<JobInfo> info = FinalInfo(client, job);
   if (session.left() != 0) return session.Leave(job);
-  if (!info.ok()) return Lost(info.status(), job);
+  if (!info.ok()) return Lost(info.status(), client, job);
   session.Disowns();
 
   int code = ShellExitCode(*info);
@@ -158,9 +193,7 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
       SayOutputs(*brought);
       report = *std::move(brought);
     } else {
-      PrintError(brought.status());
-      PrintNote("the outputs are still there: `gpulayer job result " + std::to_string(job) +
-                " --download`");
+      report = SayWhereOutputsAre(client, job, brought.status());
       if (code == 0) code = session.left() != 0 ? 128 + session.left() : kCouldNot;
     }
   }

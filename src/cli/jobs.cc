@@ -66,6 +66,19 @@ std::string JobText(const JobInfo& job) {
   return text;
 }
 
+// A line each; empty: all came home.
+std::string LeftOutText(const JobInfo& job) {
+  std::vector<LeftOutFile> files;
+  std::int64_t count = 0;
+  for (const TaskInfo& task : job.tasks) {
+    files.insert(files.end(), task.left_out.begin(), task.left_out.end());
+    count += task.left_out_count;
+  }
+  std::string out;
+  for (const std::string& line : LeftOutLines(files, count)) out += line + "\n";
+  return out;
+}
+
 }  // namespace
 
 int RunJobList(const ListArgs& args) {
@@ -145,15 +158,18 @@ int RunJobResult(const ResultArgs& args) {
       DownloadOptions options;
       options.to = args.to;
       GPULAYER_TRY(result.outputs, client.Download(args.job, options));
-      SayOutputs(*result.outputs);
     }
-    if (args.common.json) return PrintOut(ResultJson(result)), 0;
-    PrintOut(JobText(result.job));
+    if (args.common.json) {
+      if (result.outputs) SayOutputs(*result.outputs);
+      return PrintOut(ResultJson(result)), 0;
+    }
+    std::string text = JobText(result.job);
     if (result.outputs) {
-      PrintOut(result.outputs->folder.empty()
-                   ? "no outputs\n"
-                   : "outputs in " + Printable(result.outputs->folder) + "\n");
+      text += result.outputs->folder.empty()
+                  ? "no outputs\n"
+                  : "outputs in " + Printable(result.outputs->folder) + "\n";
     }
+    PrintOut(text + LeftOutText(result.job));
     return 0;
   });
 }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/args.h"
+#include "cli/hints.h"
 #include "cli/print.h"
 #include "gpulayer/text.h"
 
@@ -22,10 +23,26 @@ namespace {
   throw CLI::ValidationError(what, CLI::ExitCodes(kUsage));
 }
 
+void Need(const Status& status) {
+  if (!status.ok()) Usage(status.message());
+}
+
 template <typename T>
 T Need(Result<T> result, const std::string& what) {
   if (!result.ok()) Usage(what + ": " + result.status().message());
   return *std::move(result);
+}
+
+// A number alone counts bytes; few of them were hardly meant.
+std::int64_t ToSize(const std::string& option, const std::string& text) {
+  constexpr std::int64_t kFew = 1 << 20;
+  const std::int64_t bytes = Need(ParseSize(text), option);
+  const bool no_unit = text.find_first_not_of("0123456789.") == std::string::npos;
+  if (no_unit && bytes > 0 && bytes < kFew) {
+    Usage(option + ": \"" + text + "\" is that many bytes. Write a unit: " + text + "GiB, " + text +
+          "MiB or " + text + "B");
+  }
+  return bytes;
 }
 
 std::int64_t ToJob(const std::string& text) {
@@ -38,12 +55,13 @@ class Parser {
  public:
   Parser() : app_("GPUlayer: run commands on other machines, and bring their outputs home.") {
     app_.name("gpulayer");
+    app_.footer("Example:\n  gpulayer submit --source . -- python train.py");
     app_.require_subcommand(1);
     app_.failure_message(
         [](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
     AddHost();
     AddSubmit("submit", "Run a command on a worker and bring its outputs home.");
-    AddSubmit("run", "As submit, on this machine, without a server of its own.");
+    AddSubmit("run", "As submit, on this machine, in a private server that ends with it.");
     AddJobs();
     AddWorkers();
     AddTokens();
@@ -61,13 +79,20 @@ class Parser {
       command_.assign(dashes + 1, words.end());
       words.erase(dashes, words.end());
     }
-    std::reverse(words.begin(), words.end());
     try {
+      RefuseUnknownVerb(words);
+      std::reverse(words.begin(), words.end());
       app_.parse(std::move(words));
       if (has_command_ && !takes_command_) Usage("-- and a command belong to submit and run only");
     } catch (const CLI::Success& e) {  // --help
       app_.exit(e);
       return {};
+    } catch (const CLI::ExtrasError& e) {
+      PrintUsageError(Unexpected(e), help_of_);
+      return {nullptr, kUsage, kUsage};
+    } catch (const CLI::RequiredError&) {
+      PrintUsageError("which verb?", help_of_);
+      return {nullptr, kUsage, kUsage};
     } catch (const CLI::Error& e) {
       PrintUsageError(e.what(), help_of_);
       return {nullptr, kUsage, kUsage};
@@ -88,7 +113,10 @@ class Parser {
     for (CLI::App* up = &parent; up != &app_; up = up->get_parent()) {
       path = up->get_name() + " " + path;
     }
-    verb->preparse_callback([this, path](std::size_t) { help_of_ = path; });
+    verb->preparse_callback([this, verb, path](std::size_t) {
+      help_of_ = path;
+      verb_ = verb;
+    });
     verb->callback([this, verb, finish = std::move(finish)] {
       RefuseEmptyValues(*verb);
       run_ = finish();
@@ -105,8 +133,63 @@ class Parser {
     }
   }
 
-  CLI::App* Group(const std::string& name, const std::string& help) {
+  static bool IsGroup(const CLI::App* app) {
+    return !app->get_subcommands([](const CLI::App*) { return true; }).empty();
+  }
+
+  // Of one verb, or all: "up", "job list", those that are not built yet too.
+  std::vector<std::string> VerbNames() {
+    std::vector<std::string> out;
+    for (const CLI::App* verb : app_.get_subcommands([](const CLI::App*) { return true; })) {
+      out.push_back(verb->get_name());
+      for (const CLI::App* sub : verb->get_subcommands([](const CLI::App*) { return true; })) {
+        out.push_back(verb->get_name() + " " + sub->get_name());
+      }
+    }
+    return out;
+  }
+
+  // The parser would say no more than that a verb is missing.
+  void RefuseUnknownVerb(const std::vector<std::string>& words) {
+    CLI::App* at = &app_;
+    std::string group;
+    for (const std::string& word : words) {
+      if (word.empty() || word[0] == '-') return;
+      const auto found =
+          at->get_subcommands([&word](const CLI::App* verb) { return verb->get_name() == word; });
+      CLI::App* next = found.empty() ? nullptr : found.front();
+      if (next == nullptr) {
+        help_of_ = group;
+        const std::string meant = MeantVerb(group, word, VerbNames());
+        Usage("\"" + Printable(word) + "\" is no verb" + (group.empty() ? "" : " of " + group) +
+              (meant.empty() ? "" : ". Did you mean `gpulayer " + meant + "`?"));
+      }
+      if (!IsGroup(next)) return;
+      at = next;
+      group = word;
+    }
+  }
+
+  std::string Unexpected(const CLI::ExtrasError& error) const {
+    const std::vector<std::string> rest = app_.remaining(true);
+    if (rest.empty() || verb_ == nullptr) return error.what();
+    const std::string word = rest.front().substr(0, rest.front().find('='));
+    if (word.empty() || word[0] != '-') return "\"" + Printable(word) + "\" is one word too many";
+    std::vector<std::string> names;
+    for (const CLI::Option* option : verb_->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    std::string out = Printable(word) + " is no option of " + help_of_;
+    const std::string meant = MeantOption(word, names);
+    if (meant.empty()) return out;
+    out += ". Did you mean " + meant;
+    const bool built = !verb_->get_option(meant)->get_description().empty();
+    return out + (built ? "?" : " (which is not built yet in this version)?");
+  }
+
+  CLI::App* Group(const std::string& name, const std::string& help, const std::string& example) {
     CLI::App* group = app_.add_subcommand(name, help);
+    group->footer("Example:\n  " + example);
     group->require_subcommand(1);
     group->preparse_callback([this, name](std::size_t) { help_of_ = name; });
     return group;
@@ -132,7 +215,7 @@ class Parser {
 
   static void AddCommon(CLI::App* verb, Common* common) {
     verb->add_option("--target", common->target,
-                     "local, a login's name, or remote: the login in use");
+                     "local, here, a login's name, or remote: the login in use");
     verb->add_flag("--json", common->json, "print one JSON document");
   }
 
@@ -169,12 +252,12 @@ class Parser {
                  Usage("--shell and a command after `--`: give one of them");
                }
                if (!raw->memory.empty()) {
-                 spec.resources.memory_bytes = Need(ParseSize(raw->memory), "--memory");
+                 spec.resources.memory_bytes = ToSize("--memory", raw->memory);
                }
                if (!raw->time.empty()) spec.time_limit = Need(ParseDuration(raw->time), "--time");
                if (!raw->grace.empty()) spec.grace = Need(ParseDuration(raw->grace), "--grace");
                if (!raw->output_limit.empty()) {
-                 spec.outputs.limit_bytes = Need(ParseSize(raw->output_limit), "--output-limit");
+                 spec.outputs.limit_bytes = ToSize("--output-limit", raw->output_limit);
                }
                if (!raw->source_limit.empty()) ParseSourceLimit(raw->source_limit, &spec);
                spec.outputs.collect = !raw->no_outputs;
@@ -194,6 +277,12 @@ class Parser {
                  spec.resources.labels[key] = value;
                }
                if (spec.resources.slots < 1) Usage("--slots: at least 1");
+               if (spec.stdin_file == "-") {
+                 Usage(
+                     "--stdin: standard input is not shipped. Write it into a file first, and "
+                     "name that: cat > input; gpulayer submit --stdin input -- ...");
+               }
+               if (!spec.command.empty() || !spec.shell.empty()) Need(CheckSpec(spec));
                if (local) args.common.target = "local";
                if (args.common.target == "local" && args.detach) {
                  Usage("--detach: a local run ends with its command; it cannot be left");
@@ -204,7 +293,7 @@ class Parser {
     JobSpec& spec = args.spec;
     if (!local) {
       verb->add_option("--target", args.common.target,
-                       "local, a login's name, or remote: the login in use");
+                       "local, here, a login's name, or remote: the login in use");
     }
     verb->add_flag("--json", args.common.json,
                    "print one JSON document at the end; the job's output goes to standard error");
@@ -235,7 +324,11 @@ class Parser {
     verb->add_option("--request-id", spec.request_id, "same id, same job");
     verb->add_flag("--wait-for-worker", spec.wait_for_worker,
                    "queue it even if no known worker could ever run it");
-    verb->add_flag("-d,--detach", args.detach, "print the job's id and leave");
+    if (local) {
+      verb->add_flag("-d,--detach", args.detach, "refused with the reason")->group("");
+    } else {
+      verb->add_flag("-d,--detach", args.detach, "print the job's id and leave");
+    }
     verb->add_option("extra", raw->extra, "")->group("");
     AddUnbuilt(verb, {"--array",         "--each",         "--accelerator",    "--devices",
                       "--device-memory", "--device-model", "--framework",      "--python",
@@ -251,7 +344,7 @@ class Parser {
   static void ParseSourceLimit(const std::string& text, JobSpec* spec) {
     const std::size_t comma = text.find(',');
     const std::string size = text.substr(0, comma);
-    if (!size.empty()) spec->source_limit_bytes = Need(ParseSize(size), "--source-limit");
+    if (!size.empty()) spec->source_limit_bytes = ToSize("--source-limit", size);
     if (comma == std::string::npos) return;
     const std::string files = text.substr(comma + 1);
     const bool digits = !files.empty() && files.size() <= 12 &&
@@ -267,11 +360,15 @@ class Parser {
     if (equals == std::string::npos || equals == 0) {
       Usage(option + ": \"" + Printable(text) + "\" is not of the form K=V");
     }
+    if (text.substr(0, equals).find_first_of(" \t") != std::string::npos) {
+      Usage(option + ": \"" + Printable(text) + "\": the name holds a space; write K=V");
+    }
     return {text.substr(0, equals), text.substr(equals + 1)};
   }
 
   void AddJobs() {
-    CLI::App* job = Group("job", "List, follow and change jobs.");
+    CLI::App* job =
+        Group("job", "List, follow and change jobs.", "gpulayer job list --state running");
     AddList(*job, "list");
     AddList(app_, "ps");
     AddOne(*job, "show", "Show a job, its tasks and attempts.", RunJobShow);
@@ -338,6 +435,7 @@ class Parser {
     struct Raw {
       LogsArgs args;
       std::string job;
+      std::optional<std::int32_t> attempt;
       bool only_out = false, only_err = false;
     };
     auto raw = std::make_shared<Raw>();
@@ -355,7 +453,8 @@ class Parser {
                             if (raw->args.options.tail_lines.value_or(0) < 0) {
                               Usage("--tail: 0 or more");
                             }
-                            if (raw->args.options.attempt < 0) Usage("--attempt: 1 or more");
+                            if (raw->attempt.value_or(1) < 1) Usage("--attempt: 1 or more");
+                            raw->args.options.attempt = raw->attempt.value_or(0);
                             return [raw] { return RunJobLogs(raw->args); };
                           });
     verb->add_option("--target", raw->args.common.target, "as submit's");
@@ -363,8 +462,7 @@ class Parser {
                    "wait for more until the job ends, and exit with its code");
     verb->add_flag("--stdout", raw->only_out, "standard output only");
     verb->add_flag("--stderr", raw->only_err, "standard error only");
-    verb->add_option("--attempt", raw->args.options.attempt,
-                     "of this attempt (default: the newest)");
+    verb->add_option("--attempt", raw->attempt, "of this attempt (default: the newest)");
     verb->add_option("--tail", raw->args.options.tail_lines, "the last N lines");
     verb->add_option("ID", raw->job, "number of the job, or JOB.TASK");
     AddUnbuilt(verb, {"--rank"});
@@ -428,7 +526,8 @@ class Parser {
   }
 
   void AddWorkers() {
-    CLI::App* worker = Group("worker", "Look at the machines that run work.");
+    CLI::App* worker =
+        Group("worker", "Look at the machines that run work.", "gpulayer worker list");
     auto list = std::make_shared<WorkerArgs>();
     AddCommon(Verb(*worker, "list", "List workers.", "gpulayer worker list",
                    [list]() -> Action { return [list] { return RunWorkerList(*list); }; }),
@@ -443,7 +542,7 @@ class Parser {
     verb->add_option("NAME", show->worker, "name or id");
     for (const char* name : {"drain", "resume", "remove"}) AddUnbuiltVerb(*worker, name);
 
-    CLI::App* resources = Group("resources", "Look at this machine.");
+    CLI::App* resources = Group("resources", "Look at this machine.", "gpulayer resources detect");
     auto detect = std::make_shared<Common>();
     CLI::App* d = Verb(*resources, "detect", "What a worker on this machine would offer.",
                        "gpulayer resources detect",
@@ -452,7 +551,8 @@ class Parser {
   }
 
   void AddTokens() {
-    CLI::App* token = Group("token", "Let people and machines in, or out.");
+    CLI::App* token = Group("token", "Let people and machines in, or out.",
+                            "gpulayer token create --role client --expires 7d");
     struct Raw {
       TokenArgs args;
       std::string expires;
@@ -466,14 +566,19 @@ class Parser {
                             }
                             if (!create->expires.empty()) {
                               create->args.life = Need(ParseDuration(create->expires), "--expires");
+                              if (create->args.life->count() <= 0) {
+                                Usage(
+                                    "--expires: more than 0, as 1d; without it the token is good "
+                                    "until it is revoked");
+                              }
                             }
                             return [create] { return RunTokenCreate(create->args); };
                           });
     AddCommon(verb, &create->args.common);
     verb->add_option("--role", create->args.role, "client, worker or admin");
     verb->add_option("--expires", create->expires,
-                     "how long it is good for, as 1d (default: for ever)");
-    verb->add_option("--user", create->args.user, "whose jobs they are (default: the caller)");
+                     "how long it is good for, as 1d (default: until it is revoked)");
+    verb->add_option("--user", create->args.user, "whose jobs they are (default: yours)");
 
     auto list = std::make_shared<TokenArgs>();
     AddCommon(
@@ -481,11 +586,12 @@ class Parser {
              [list]() -> Action { return [list] { return RunTokenList(*list); }; }),
         &list->common);
     auto revoke = std::make_shared<TokenArgs>();
-    CLI::App* r = Verb(*token, "revoke", "Make a token or credential worthless, at once.",
-                       "gpulayer token revoke 3f9c", [revoke]() -> Action {
-                         if (revoke->id.empty()) Usage("which token? Give its id");
-                         return [revoke] { return RunTokenRevoke(*revoke); };
-                       });
+    CLI::App* r =
+        Verb(*token, "revoke", "End a token with its credentials, or one credential, at once.",
+             "gpulayer token revoke 3f9c", [revoke]() -> Action {
+               if (revoke->id.empty()) Usage("which token? Give its id");
+               return [revoke] { return RunTokenRevoke(*revoke); };
+             });
     r->add_option("--target", revoke->common.target, "as submit's");
     r->add_option("ID", revoke->id, "the id, as `token list` shows it");
   }
@@ -498,7 +604,10 @@ class Parser {
                           [up, no_worker, listen]() -> Action {
                             if (*no_worker) up->options.worker = false;
                             if (up->options.slots.value_or(1) < 1) Usage("--slots: at least 1");
-                            if (!listen->empty()) up->options.listen = *listen;
+                            if (!listen->empty()) {
+                              Need(CheckListen(*listen));
+                              up->options.listen = *listen;
+                            }
                             return [up] { return RunUp(*up); };
                           });
     verb->add_option("--listen", *listen, "address for other machines (default: 0.0.0.0:7461)");
@@ -528,6 +637,7 @@ class Parser {
                           "gpulayer join gpu-box:7461 --token gl1.worker....", [raw]() -> Action {
                             if (raw->args.options.address.empty())
                               Usage("which server? Give its address");
+                            Need(CheckAddress(raw->args.options.address));
                             for (const std::string& label : raw->labels) {
                               const auto [key, value] = KeyValue("--label", label);
                               raw->args.options.labels[key] = value;
@@ -557,6 +667,7 @@ class Parser {
         Verb(app_, "login", "Submit to another machine's server from here.",
              "gpulayer login gpu-box:7461 --token gl1.client....", [login]() -> Action {
                if (login->options.address.empty()) Usage("which server? Give its address");
+               Need(CheckLogin(login->options));
                return [login] { return RunLogin(*login); };
              });
     verb->add_option("ADDRESS", login->options.address, "host:port of the server");
@@ -565,11 +676,14 @@ class Parser {
     verb->add_option("--name", login->options.name, "name for it here (default: the host's)");
 
     auto name = std::make_shared<std::string>();
-    CLI::App* out = Verb(app_, "logout", "Forget a login.", "gpulayer logout gpu-box",
-                         [name]() -> Action { return [name] { return RunLogout(*name); }; });
+    CLI::App* out =
+        Verb(app_, "logout", "Forget a login.", "gpulayer logout gpu-box", [name]() -> Action {
+          if (!name->empty()) Need(CheckTargetName(*name));
+          return [name] { return RunLogout(*name); };
+        });
     out->add_option("NAME", *name, "which (default: the one in use)");
 
-    CLI::App* target = Group("target", "Choose where work goes.");
+    CLI::App* target = Group("target", "Choose where work goes.", "gpulayer target use gpu-box");
     auto common = std::make_shared<Common>();
     CLI::App* list =
         Verb(*target, "list", "List logins.", "gpulayer target list",
@@ -579,6 +693,7 @@ class Parser {
     CLI::App* u = Verb(*target, "use", "Make a login the one in use.",
                        "gpulayer target use gpu-box", [use]() -> Action {
                          if (use->empty()) Usage("which login? Give its name");
+                         Need(CheckTargetName(*use));
                          return [use] { return RunTargetUse(*use); };
                        });
     u->add_option("NAME", *use, "name of the login");
@@ -634,6 +749,7 @@ class Parser {
   bool has_command_ = false;
   bool takes_command_ = false;
   std::string help_of_;
+  const CLI::App* verb_ = nullptr;
   Action run_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <map>
 
 #include "gpulayer/text.h"
 
@@ -76,7 +77,9 @@ void PrintLogNote(std::string_view note) {
 void PrintError(const Status& status) { PrintNote(status.message()); }
 
 void PrintUsageError(const std::string& what, const std::string& verb) {
-  PrintNote(what + ". See `gpulayer " + (verb.empty() ? "" : verb + " ") + "--help`.");
+  const bool ended = !what.empty() && (what.back() == '.' || what.back() == '?');
+  PrintNote(what + (ended ? " " : ". ") + "See `gpulayer " + (verb.empty() ? "" : verb + " ") +
+            "--help`.");
 }
 
 bool PrintOut(std::string_view text) {
@@ -129,6 +132,33 @@ std::string Fields(const std::vector<std::pair<std::string, std::string>>& field
   for (const auto& [name, value] : fields) {
     if (value.empty()) continue;
     out += name + ":" + std::string(width - name.size() + 2, ' ') + Printable(value) + "\n";
+  }
+  return out;
+}
+
+std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count) {
+  std::vector<std::string> out;
+  for (const LeftOutFile& file : files) {
+    out.push_back("left out " + Printable(file.path) + " (" + FormatSize(file.size_bytes) +
+                  "): " + Printable(file.reason));
+  }
+  const auto more = count - static_cast<std::int64_t>(files.size());
+  if (more > 0) out.push_back("left out " + std::to_string(more) + " more");
+  return out;
+}
+
+std::string TokenState(const TokenInfo& token, Time now) {
+  if (token.revoked) return "revoked " + TimeText(*token.revoked);
+  if (!token.expires) return "valid";
+  return (*token.expires <= now ? "expired " : "until ") + TimeText(*token.expires);
+}
+
+std::vector<std::string> WorkerNames(const std::vector<WorkerInfo>& workers) {
+  std::map<std::string, int> count;
+  for (const WorkerInfo& w : workers) ++count[w.name];
+  std::vector<std::string> out;
+  for (const WorkerInfo& w : workers) {
+    out.push_back(count[w.name] == 1 ? w.name : w.name + " (" + w.id + ")");
   }
   return out;
 }

@@ -45,6 +45,16 @@ std::string Fields(const std::vector<std::pair<std::string, std::string>>& field
 std::string TimeText(Time t);
 std::string TimeText(const std::optional<Time>& t);  // empty if there is none
 
+// "left out a.bin (5GiB): over the limit" of each; `count` is of all, there may be more than are
+// named.
+std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count);
+
+// "valid", "until DATE", "expired DATE", "revoked DATE".
+std::string TokenState(const TokenInfo& token, Time now);
+
+// Names of workers, with their ids where two have one name; in the order given.
+std::vector<std::string> WorkerNames(const std::vector<WorkerInfo>& workers);
+
 bool IsTerminal(int fd);
 
 // A job's bytes to a descriptor of ours. Into a file or pipe they go as they are; on a terminal

@@ -19,6 +19,12 @@ sigset_t OurSignals() {
 
 }  // namespace
 
+std::string AfterUs(std::int64_t job, bool private_server) {
+  const std::string name = "job " + std::to_string(job);
+  if (private_server) return name + " ends too: its server was a private one of this command";
+  return name + " goes on; follow it with `gpulayer job attach " + std::to_string(job) + "`";
+}
+
 Session::Session() {
   const sigset_t set = OurSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -48,6 +54,7 @@ void Session::Owns(const Client& client, std::int64_t job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   client_ = client;
   job_ = job;
+  private_ = client.target() == "local";
 }
 
 void Session::Disowns() {
@@ -65,12 +72,14 @@ int Session::Leave(std::int64_t job) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::string name = "job " + std::to_string(job);
   const std::string attach = "`gpulayer job attach " + std::to_string(job) + "`";
-  if (cancelled_) {
+  if (private_) {
+    PrintNote(AfterUs(job, true));
+  } else if (cancelled_) {
     PrintNote(name + " is being cancelled; see its end with " + attach);
   } else if (cancelling_) {
     PrintNote("the server has not confirmed the cancel of " + name + "; look with " + attach);
   } else {
-    PrintNote(name + " goes on; follow it with " + attach);
+    PrintNote(AfterUs(job, false));
   }
   return 128 + left_;
 }

@@ -14,9 +14,12 @@
 
 namespace gpulayer::cli {
 
+// "job 7 goes on; follow it with ...", or that it ends with us and its private server.
+std::string AfterUs(std::int64_t job, bool private_server);
+
 // Ctrl-C before there is a job: stops what is being done. With a job that is ours: cancels it; a
 // second one leaves at once while the cancel stands. With a job that is only looked at: leaves.
-// SIGTERM and SIGHUP: leave, the job goes on.
+// SIGTERM and SIGHUP: leave, the job goes on unless its server is a private one.
 //
 // Threads:   made before any other thread of the process, so that all inherit the blocked signals;
 //            methods from the main thread. A thread of its own waits for signals.
@@ -38,7 +41,7 @@ class Session {
 
   // The signal that made us leave; 0: none did.
   int left() const;
-  // Says how to come back to the job and returns the exit code. REQUIRES: left() != 0.
+  // Says what becomes of the job and returns the exit code. REQUIRES: left() != 0.
   int Leave(std::int64_t job) const;
 
  private:
@@ -52,6 +55,7 @@ class Session {
   bool cancelling_ = false;
   bool cancelled_ = false;
   bool stop_ = false;
+  bool private_ = false;  // the job's server ends with us
   std::optional<Client> client_;
   std::int64_t job_ = 0;
   std::thread waiter_;

@@ -3,6 +3,7 @@
 
 #include "cli/args.h"
 #include "cli/follow.h"
+#include "cli/hints.h"
 #include "cli/json.h"
 #include "cli/print.h"
 #include "cli/session.h"
@@ -32,6 +33,17 @@ int DryRun(const SubmitArgs& args) {
 
 int RunSubmit(const SubmitArgs& args) {
   if (args.dry_run) return DryRun(args);
+  if (const std::string hint = OneWordHint(args.spec); !hint.empty()) PrintNote(hint);
+  // A place that is not there is better known before the work than after it.
+  if (!args.detach && args.spec.outputs.collect) {
+    if (const Status place = Client::CheckDownload(); !place.ok()) {
+      PrintError(place);
+      PrintNote(
+          "nothing was submitted; --no-outputs brings nothing home, --detach leaves it on the "
+          "server");
+      return kCouldNot;
+    }
+  }
   Session session;
   Result<Client> client = Client::Connect(session.Options(args.common.target));
   // GPULAYER_TARGET may say so too, which the parser does not see.

@@ -9,11 +9,14 @@
 #include "client/retry.h"
 #include "gpulayer/v1/admin.pb.h"
 #include "gpulayer/v1/workers.pb.h"
+#include "tree/run_folder.h"
 #include "tree/scan.h"
 
 namespace gpulayer::api {
 
 using client::Method;
+
+Status CheckSpec(const JobSpec& spec) { return client::ToProto(spec).status(); }
 
 Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::Client(const Client&) = default;
@@ -70,6 +73,12 @@ Result<SourceListing> Client::PreviewSource(const JobSpec& spec) {
     out.warnings.push_back("left out " + std::to_string(listing.more_warnings) + " more");
   }
   return out;
+}
+
+Status Client::CheckDownload(const DownloadOptions& options) {
+  // A folder that is named is made with all above it; what is in its way is said then.
+  if (!options.to.empty()) return OkStatus();
+  return tree::CheckRunsPlace(options.base.empty() ? "." : options.base);
 }
 
 Job Client::Attach(std::int64_t job) const { return Job(*this, job); }

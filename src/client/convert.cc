@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "model/records.h"
+#include "model/variables.h"
 #include "wire/convert.h"
 #include "wire/version.h"
 
@@ -146,7 +147,8 @@ Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
   out.set_task_count(1);
   out.set_wait_for_worker(spec.wait_for_worker);
   out.set_request_id(spec.request_id.empty() ? RandomHex(16) : spec.request_id);
-  GPULAYER_RETURN_IF_ERROR(wire::FromProto(out).status());
+  GPULAYER_ASSIGN_OR_RETURN(const JobSpec seen, wire::FromProto(out));
+  GPULAYER_RETURN_IF_ERROR(CheckVariables(seen));
   return out;
 }
 

@@ -84,6 +84,26 @@ std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
   return out;
 }
 
+Result<std::optional<DaemonRecord>> LoadRecord(const std::string& data_dir) {
+  const std::string path = JoinPath(data_dir, kRecord);
+  if (!PathExists(path)) return std::optional<DaemonRecord>();
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const json j = json::parse(text, nullptr, false);
+  if (!WellFormed(j)) {
+    return DataLoss(path +
+                    ": damaged. End the daemons of this directory by hand, then remove the file.");
+  }
+  DaemonRecord out;
+  out.kind = j["kind"] == "join" ? DaemonRecord::Kind::kJoin : DaemonRecord::Kind::kUp;
+  out.listen = j["listen"];
+  out.worker = j["worker"];
+  out.address = j["address"];
+  out.worker_args = j["worker_args"].get<std::vector<std::string>>();
+  out.server_process = ToProcess(j["server_process"]);
+  out.worker_process = ToProcess(j["worker_process"]);
+  return std::optional(out);
+}
+
 }  // namespace
 
 Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
@@ -104,25 +124,13 @@ Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
   return DaemonDir(data_dir, *std::move(lock));
 }
 
-Result<std::optional<DaemonRecord>> DaemonDir::Load() const {
-  const std::string path = JoinPath(dir_, kRecord);
-  if (!PathExists(path)) return std::optional<DaemonRecord>();
-  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const json j = json::parse(text, nullptr, false);
-  if (!WellFormed(j)) {
-    return DataLoss(path +
-                    ": damaged. End the daemons of this directory by hand, then remove the file.");
-  }
-  DaemonRecord out;
-  out.kind = j["kind"] == "join" ? DaemonRecord::Kind::kJoin : DaemonRecord::Kind::kUp;
-  out.listen = j["listen"];
-  out.worker = j["worker"];
-  out.address = j["address"];
-  out.worker_args = j["worker_args"].get<std::vector<std::string>>();
-  out.server_process = ToProcess(j["server_process"]);
-  out.worker_process = ToProcess(j["worker_process"]);
-  return std::optional(out);
+std::string JoinedServer(const std::string& data_dir) {
+  const Result<std::optional<DaemonRecord>> record = LoadRecord(data_dir);
+  if (!record.ok() || !*record || (*record)->kind != DaemonRecord::Kind::kJoin) return "";
+  return (*record)->address;
 }
+
+Result<std::optional<DaemonRecord>> DaemonDir::Load() const { return LoadRecord(dir_); }
 
 Status DaemonDir::Save(const DaemonRecord& record) const {
   const json j = {{"kind", record.kind == DaemonRecord::Kind::kJoin ? "join" : "up"},

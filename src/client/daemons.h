@@ -30,6 +30,9 @@ struct DaemonRecord {
   std::optional<ProcessId> worker_process;
 };
 
+// The address of the server that `join` made this machine a worker of; empty: of none.
+std::string JoinedServer(const std::string& data_dir);
+
 // A daemon of ours, and where in its log this start's words begin.
 struct StartedDaemon {
   ProcessId process;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "base/mutex.h"
@@ -19,6 +20,15 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kMostStuck = 8;  // resolvers that nobody waits for any more; a thread each
+constexpr int kMaxPort = 65535;
+
+// Digits, not too many to be counted; what is no port for being too large is told apart.
+std::optional<int> PortOf(const std::string& text) {
+  const bool digits =
+      !text.empty() && text.size() <= 9 &&
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return digits ? std::optional(std::stoi(text)) : std::nullopt;
+}
 
 SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
@@ -78,7 +88,7 @@ int ConnectOne(const SocketAddress& address, SteadyTime end, UniqueFd* out) {
 
 Result<HostPort> ParseAddress(const std::string& address) {
   const Status bad = InvalidArgument("address \"" + Printable(address) +
-                                     "\": not of the form HOST:PORT. Example: gpu-box:7461.");
+                                     "\": HOST:PORT is needed, like gpu-box:7461 or [::1]:7461");
   HostPort out;
   out.port = "7461";
   std::string rest;
@@ -96,14 +106,28 @@ Result<HostPort> ParseAddress(const std::string& address) {
     if (rest[0] != ':') return bad;
     out.port = rest.substr(1);
   }
-  const bool digits =
-      !out.port.empty() && out.port.size() <= 5 &&
-      std::all_of(out.port.begin(), out.port.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (out.host.empty() || !digits || std::stoi(out.port) < 1 || std::stoi(out.port) > 65535 ||
-      Printable(out.host) != out.host || out.host.find_first_of(" /@") != std::string::npos) {
+  const std::optional<int> port = PortOf(out.port);
+  if (out.host.empty() || !port || Printable(out.host) != out.host ||
+      out.host.find_first_of(" /@") != std::string::npos) {
     return bad;
   }
+  if (*port < 1 || *port > kMaxPort) {
+    return InvalidArgument("address \"" + Printable(address) + "\": a port is 1 to 65535");
+  }
   return out;
+}
+
+Status CheckListenAddress(const std::string& address) {
+  const std::string what = "listen address \"" + Printable(address) + "\": ";
+  const std::size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
+  const std::optional<int> port =
+      colon == std::string::npos ? std::nullopt : PortOf(address.substr(colon + 1));
+  if (!port || (!host.empty() && !ParseAddress(host + ":1").ok())) {
+    return InvalidArgument(what + "ADDRESS:PORT is needed, like 0.0.0.0:7461 or [::1]:7461");
+  }
+  if (*port > kMaxPort) return InvalidArgument(what + "a port is 1 to 65535, or 0 for a free one");
+  return OkStatus();
 }
 
 std::string ToString(const HostPort& address) {

@@ -25,6 +25,10 @@ struct HostPort {
 Result<HostPort> ParseAddress(const std::string& address);
 std::string ToString(const HostPort& address);
 
+// "HOST:PORT" to listen on: the host may be empty (all addresses), the port 0 (a free one).
+// INVALID_ARGUMENT.
+Status CheckListenAddress(const std::string& address);
+
 // UNAVAILABLE that names the server.
 Status Unreachable(const HostPort& address, const std::string& why);
 

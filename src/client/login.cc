@@ -1,4 +1,5 @@
 // Login, logout and the list of targets.
+#include "client/dial.h"
 #include "client/handshake.h"
 #include "client/paths.h"
 #include "client/targets.h"
@@ -20,18 +21,30 @@ Result<LoginStore> OpenStore(const std::string& config_dir) {
   return LoginStore(dir);
 }
 
+// What the login is going to be called.
+Result<std::string> NameOf(const api::LoginOptions& options) {
+  GPULAYER_ASSIGN_OR_RETURN(const client::HostPort address, client::ParseAddress(options.address));
+  std::string name = options.name.empty() ? client::LoginNameOf(address.host) : options.name;
+  GPULAYER_RETURN_IF_ERROR(client::CheckLoginName(name));
+  return name;
+}
+
 }  // namespace
 
+Status api::CheckAddress(const std::string& address) {
+  return client::ParseAddress(address).status();
+}
+
+Status api::CheckListen(const std::string& address) { return client::CheckListenAddress(address); }
+
+Status api::CheckTargetName(const std::string& name) { return client::CheckLoginName(name); }
+
+Status api::CheckLogin(const LoginOptions& options) { return NameOf(options).status(); }
+
 Result<api::TargetInfo> api::Login(const LoginOptions& options) {
-  GPULAYER_ASSIGN_OR_RETURN(LoginStore store, OpenStore(options.config_dir));
   client::Login login;
-  login.name = options.name;
-  if (login.name.empty()) {
-    GPULAYER_ASSIGN_OR_RETURN(const client::HostPort address,
-                              client::ParseAddress(options.address));
-    login.name = client::LoginNameOf(address.host);
-  }
-  GPULAYER_RETURN_IF_ERROR(client::CheckLoginName(login.name));
+  GPULAYER_ASSIGN_OR_RETURN(login.name, NameOf(options));
+  GPULAYER_ASSIGN_OR_RETURN(LoginStore store, OpenStore(options.config_dir));
   GPULAYER_ASSIGN_OR_RETURN(
       const client::Introduction met,
       client::Introduce(options.address, options.token, "client", client::HostName()));

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "client/daemons.h"
 #include "client/paths.h"
 
 namespace gpulayer::client {
@@ -14,6 +15,7 @@ namespace {
 using nlohmann::json;
 constexpr char kSuffix[] = ".json";
 constexpr char kInUse[] = "in_use";
+constexpr char kHere[] = "here";  // the server that `up` started on this machine
 
 std::string Field(const json& j, const char* name) {
   const auto found = j.find(name);
@@ -45,8 +47,9 @@ Status CheckLoginName(const std::string& name) {
     return InvalidArgument("login name \"" + Printable(name) +
                            "\": use letters, digits, dots, dashes and underscores.");
   }
-  if (name == "local" || name == "remote") {
-    return InvalidArgument("login name \"" + name + "\": it has a meaning of its own. Use --name.");
+  if (name == "local" || name == "remote" || name == kHere) {
+    return InvalidArgument("login name \"" + name +
+                           "\": it has a meaning of its own. Choose another with --name.");
   }
   return OkStatus();
 }
@@ -149,23 +152,31 @@ Result<Target> ResolveTarget(const TargetRequest& request) {
   if (wanted == "remote" && !in_use) {
     return FailedPrecondition("target remote: no login is in use. Run `gpulayer login`.");
   }
-  if (!wanted.empty() && wanted != "remote") {
+  if (!wanted.empty() && wanted != "remote" && wanted != kHere) {
     GPULAYER_ASSIGN_OR_RETURN(const Login login, logins.Get(wanted));
     return FromLogin(login, in_use == wanted);
   }
-  if (in_use) {
+  if (in_use && wanted != kHere) {
     GPULAYER_ASSIGN_OR_RETURN(const Login login, logins.Get(*in_use));
     return FromLogin(login, true);
   }
   GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(request.data_dir));
   Target out;
-  out.name = "here";
-  out.login_in_use = true;  // there is no other: run folders have the plain name
+  out.name = kHere;
+  out.login_in_use = !in_use;  // if there is no other, run folders have the plain name
   out.endpoint.socket = ServerSocket(data_dir);
-  if (out.endpoint.socket.empty()) {
-    return FailedPrecondition("no server to talk to: run `gpulayer up` or `gpulayer login`");
+  if (!out.endpoint.socket.empty()) return out;
+  if (const std::string server = JoinedServer(data_dir); !server.empty()) {
+    return FailedPrecondition("no server to talk to: this machine is a worker of " + server +
+                              " and has no login there. Run `gpulayer login " + server +
+                              " --token TOKEN` with a token of `gpulayer token create --role "
+                              "client`, made there");
   }
-  return out;
+  if (wanted == kHere) {
+    return FailedPrecondition(
+        "target here: no server was started on this machine. Run `gpulayer up`");
+  }
+  return FailedPrecondition("no server to talk to: run `gpulayer up` or `gpulayer login`");
 }
 
 }  // namespace gpulayer::client

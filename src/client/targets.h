@@ -41,7 +41,7 @@ class LoginStore {
   const std::string dir_;
 };
 
-// A name for a login: letters, digits, `.`, `_`, `-`; not `local` or `remote`.
+// A name for a login: letters, digits, `.`, `_`, `-`; not `local`, `remote` or `here`.
 Status CheckLoginName(const std::string& name);
 
 // What a login to this host is called unless the user says otherwise; an IPv6 address is no name.

@@ -67,7 +67,13 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(const std::
     if (equals == std::string::npos || equals == begin) {
       return InvalidArgument(path + ", line " + std::to_string(number) + ": not of the form K=V");
     }
-    out.emplace_back(line.substr(begin, equals - begin), line.substr(equals + 1));
+    std::string name = line.substr(begin, equals - begin);
+    if (name.find_first_of(" \t") != std::string::npos) {
+      return InvalidArgument(path + ", line " + std::to_string(number) + ": the name \"" +
+                             Printable(name) +
+                             "\" holds a space. Write K=V, without spaces around =");
+    }
+    out.emplace_back(std::move(name), line.substr(equals + 1));
   }
   return out;
 }

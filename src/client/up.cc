@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "client/convert.h"
 #include "client/daemons.h"
+#include "client/dial.h"
 #include "client/handshake.h"
 #include "client/interrupt_state.h"
 #include "client/paths.h"
@@ -134,6 +135,7 @@ Status JoinedElsewhere(const DaemonRecord& record) {
 
 Result<api::UpReport> api::Up(const UpOptions& options) {
   UpReport report;
+  if (options.listen) GPULAYER_RETURN_IF_ERROR(client::CheckListenAddress(*options.listen));
   GPULAYER_ASSIGN_OR_RETURN(report.data_dir, client::DataDir(options.data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(report.data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> before, dir.Load());

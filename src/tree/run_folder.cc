@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -155,6 +156,25 @@ Result<std::string> MakeRunFolder(const RunFolderRequest& request) {
   }
   return FailedPrecondition("make run folder " + JoinPath(runs, name) +
                             ": folders of other jobs have all its names. Move them away");
+}
+
+Status CheckRunsPlace(const std::string& base_dir) {
+  const std::string runs = JoinPath(base_dir, kRunsFolder);
+  struct stat info = {};
+  std::string where = base_dir;
+  if (stat(runs.c_str(), &info) == 0) {
+    if (!S_ISDIR(info.st_mode)) {
+      return FailedPrecondition("a place for outputs: " + runs +
+                                " is no folder. Move it away, or go to another folder");
+    }
+    where = runs;
+  } else if (lstat(runs.c_str(), &info) == 0) {
+    return FailedPrecondition("a place for outputs: " + runs +
+                              " is a link to nothing. Move it away, or go to another folder");
+  }
+  if (faccessat(AT_FDCWD, where.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return OkStatus();
+  return FailedPrecondition("a place for outputs: " + where + ": " + std::strerror(errno) +
+                            ". Go to a folder that you may write in");
 }
 
 Status UnpackInto(const std::string& run_folder, const std::string& subfolder, const Tree& tree,

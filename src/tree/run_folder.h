@@ -33,6 +33,10 @@ inline constexpr const char* kRunMarker = ".gpulayer.json";
 // Errors: FAILED_PRECONDITION if the folder is another job's; the file system's.
 Result<std::string> MakeRunFolder(const RunFolderRequest& request);
 
+// Whether folders could be made under `base_dir` now, without making one. FAILED_PRECONDITION: no,
+// and why.
+Status CheckRunsPlace(const std::string& base_dir);
+
 // Unpack for a run folder: replaces files, never the marker. `subfolder` ("", "7", "node-1") is
 // made if absent.
 Status UnpackInto(const std::string& run_folder, const std::string& subfolder, const Tree& tree,

@@ -171,6 +171,65 @@ class Submit(Up):
     def test_request_id_names_one_job(self) -> None:
         jobs = {self.gpulayer("submit", "-d", "--request-id", "once", "--", "true").stdout for _ in range(3)}
         self.assertEqual(len(jobs), 1)
+        self.gpulayer("job", "wait", jobs.pop().decode().strip())
+        done = self.gpulayer("submit", "-d", "--request-id", "once", "--", "false", code=125)
+        self.assertRegex(done.stderr, rb"job \d+ has the request id once and asks for something else")
+
+    def test_a_command_in_one_word_is_noted(self) -> None:
+        done = self.gpulayer("submit", "--", "echo hi there", code=127)
+        self.assertIn(b"use --shell", done.stderr)
+
+    def test_no_place_for_outputs_is_said_before_the_work(self) -> None:
+        cwd = self.home.path / "no-place"
+        cwd.mkdir()
+        (cwd / "gpulayer_runs").write_text("a file")
+        for verb in ("submit", "run"):
+            done = self.gpulayer(verb, "--", "touch", str(cwd / "ran"), code=125, cwd=cwd)
+            self.assertIn(b"gpulayer_runs is no folder", done.stderr)
+            self.assertFalse((cwd / "ran").exists())
+        self.gpulayer("submit", "--no-outputs", "--", "true", cwd=cwd)
+        self.gpulayer("submit", "-d", "--", "true", cwd=cwd)
+
+    def test_a_place_that_goes_away_meanwhile_loses_nothing(self) -> None:
+        cwd = self.home.path / "going"
+        cwd.mkdir()
+        temporary = self.home.path / "tmp"
+        temporary.mkdir()
+        take = f"echo made > made; echo x > {cwd}/gpulayer_runs"
+        done = self.gpulayer("submit", "--shell", take, code=125, cwd=cwd)
+        found = re.search(rb"`gpulayer job result (\d+) --to DIR`", done.stderr)
+        assert found, done
+        to = self.home.path / "rescued"
+        self.gpulayer("job", "result", found.group(1), "--to", str(to), cwd=cwd)
+        self.assertEqual((to / "made").read_text(), "made\n")
+
+        (cwd / "gpulayer_runs").unlink()
+        done = self.gpulayer("run", "--shell", take, code=125, cwd=cwd,
+                             env=self.home.env | {"TMPDIR": str(temporary)})
+        found = re.search(rb"the outputs are in (\S+) instead", done.stderr)
+        assert found, done
+        self.assertEqual((pathlib.Path(os.fsdecode(found.group(1))) / "made").read_text(), "made\n")
+
+    def test_what_was_left_out_is_in_the_text_of_the_result(self) -> None:
+        job = self.gpulayer("submit", "-d", "--output-limit", "1KiB", "--shell",
+                            "head -c 5000 /dev/zero > big; echo x > small").stdout.decode().strip()
+        self.gpulayer("job", "wait", job)
+        self.assertRegex(self.gpulayer("job", "result", job).stdout, rb"left out big \(4\.\d+KiB\): .")
+        to = self.home.path / "left-out"
+        self.assertIn(b"left out big", self.gpulayer("job", "result", job, "--to", str(to)).stdout)
+        self.assertEqual([p.name for p in to.iterdir()], ["small"])
+
+    def test_a_job_without_outputs_makes_no_folder(self) -> None:
+        job = self.gpulayer("submit", "-d", "--", "true").stdout.decode().strip()
+        self.gpulayer("job", "wait", job)
+        to = self.home.path / "nothing"
+        self.assertIn(b"no outputs", self.gpulayer("job", "result", job, "--to", str(to)).stdout)
+        self.assertFalse(to.exists())
+
+    def test_cancel_of_a_task_that_is_not_there(self) -> None:
+        job = self.gpulayer("submit", "-d", "--", "true").stdout.decode().strip()
+        self.gpulayer("job", "wait", job)
+        self.assertIn(b"it has no task 7", self.gpulayer("job", "cancel", job + ".7", code=1).stderr)
 
     def test_ctrl_c_cancels_and_says_so(self) -> None:
         client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
@@ -289,6 +348,18 @@ class Doors(Up):
         logins = [t for t in tokens if t["kind"] == "credential" and t["role"] == "client"]
         self.assertTrue(logins and all(t["revoked_at"] for t in logins), logins)
 
+    def test_a_revoked_token_takes_its_logins_along(self) -> None:
+        token = self.token("client")
+        self.login(token)
+        self.assertEqual(self.gpulayer("submit", "--", "echo", "x").stdout, b"x\n")
+        self.gpulayer("token", "revoke", token.split(".")[2], "--target", "here")
+        self.assertIn(b"revoked", self.gpulayer("submit", "--", "true", code=125).stderr)
+        self.gpulayer("logout")
+
+    def test_a_token_without_end_says_so(self) -> None:
+        self.assertIn(b"good until it is revoked", self.gpulayer("token", "create", "--role", "client").stderr)
+        self.assertEqual(self.gpulayer("token", "create", "--role", "client", "--expires", "1d").stderr, b"")
+
     def test_tokens_that_are_no_good(self) -> None:
         good = self.token("client")
         parts = good.split(".")
@@ -360,6 +431,9 @@ class Doors(Up):
             self.assertEqual(done.returncode, 0, done)
             done = self.gpulayer("submit", "--slots", "9", "--", "sh", "-c", "echo $GPULAYER_WORKER")
             self.assertEqual(done.stdout, b"second\n")
+            lost = second.run("worker", "list")
+            self.assertEqual(lost.returncode, 1, lost)
+            self.assertIn(f"a worker of {self.address()}".encode(), lost.stderr)
             for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
                 try:
                     text = process.read_bytes()
@@ -492,6 +566,15 @@ class Alone(unittest.TestCase):
             except OSError:
                 continue
             self.assertNotIn(str(self.home.path).encode(), environment)
+
+    def test_a_local_run_that_is_left_says_that_it_ends(self) -> None:
+        client = self.home.start("run", "--", "sh", "-c", "echo started; exec sleep 600")
+        self.assertEqual(client.stdout.readline(), b"started\n")
+        client.send_signal(signal.SIGTERM)
+        _, err = client.communicate(timeout=PATIENCE)
+        self.assertEqual(client.returncode, 143, err)
+        self.assertIn(b"ends too: its server was a private one", err)
+        self.assertNotIn(b"attach", err)
 
     def test_in_the_foreground_until_a_signal(self) -> None:
         up = self.home.start("up", "--foreground", "--listen", "127.0.0.1:0")

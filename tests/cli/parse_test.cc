@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cli/args.h"
+#include "cli/hints.h"
 
 namespace gpulayer::cli {
 namespace {
@@ -80,6 +81,99 @@ TEST(ParseTest, WrongUsageIsTwoForEveryVerb) {
   }
 }
 
+struct Told {
+  std::vector<std::string> words;
+  std::string says;
+};
+
+void ExpectTold(const std::vector<Told>& rows) {
+  for (const Told& row : rows) {
+    const Said said = Type(row.words);
+    EXPECT_FALSE(said.parsed.run) << testing::PrintToString(row.words);
+    EXPECT_EQ(said.parsed.exit_code, 2) << testing::PrintToString(row.words);
+    EXPECT_NE(said.err.find(row.says), std::string::npos)
+        << testing::PrintToString(row.words) << said.err;
+  }
+}
+
+TEST(ParseTest, WhatIsWrongIsSaidWithWhatIsRight) {
+  ExpectTold({
+      {{"up", "--listen", "x"}, "ADDRESS:PORT is needed, like 0.0.0.0:7461"},
+      {{"up", "--listen", "127.0.0.1:70000"}, "a port is 1 to 65535"},
+      {{"up", "--listen", "a:b:1"}, "ADDRESS:PORT is needed"},
+      {{"login", "a:b:c"}, "HOST:PORT is needed, like gpu-box:7461"},
+      {{"login", "h:99999"}, "a port is 1 to 65535"},
+      {{"join", "h:0"}, "a port is 1 to 65535"},
+      {{"join", "a:b:c"}, "HOST:PORT is needed"},
+      {{"login", "h:1", "--name", "../x"}, "use letters, digits"},
+      {{"login", "h:1", "--name", "here"}, "a meaning of its own"},
+      {{"login", "h:1", "--name", "local"}, "a meaning of its own"},
+      {{"login", "here:7461"}, "Choose another with --name"},
+      {{"target", "use", "../x"}, "use letters, digits"},
+      {{"target", "use", "here"}, "a meaning of its own"},
+      {{"logout", "local"}, "a meaning of its own"},
+      {{"token", "create", "--role", "client", "--expires", "0s"}, "--expires: more than 0"},
+      {{"submit", "--time", "0s", "--", "true"}, "--time: more than 0"},
+      {{"submit", "--name", std::string(201, 'x'), "--", "true"}, "over the limit of 200"},
+      {{"submit", "--name", "a\nb", "--", "true"}, "control characters"},
+      {{"submit", "--", ""}, "the name of the program is empty"},
+      {{"submit", "--stdin", "-", "--", "true"}, "Write it into a file first"},
+      {{"job", "logs", "1", "--attempt", "0"}, "--attempt: 1 or more"},
+      {{"submit", "--env", "GPULAYER_JOB_ID=7", "--", "true"},
+       "GPULAYER_JOB_ID: GPUlayer sets it itself"},
+      {{"submit", "--env", "A = b", "--", "true"}, "the name holds a space"},
+      {{"submit", "--memory", "4", "--", "true"}, "\"4\" is that many bytes. Write a unit: 4GiB"},
+      {{"submit", "--source-limit", "2,50", "--", "true"}, "Write a unit: 2GiB"},
+      {{"submit", "--output-limit", "100", "--", "true"}, "100MiB"},
+      {{"job", "show", "1", "2"}, "\"2\" is one word too many"},
+  });
+}
+
+TEST(ParseTest, WhatOthersCallItIsUnderstoodAsAHint) {
+  ExpectTold({
+      {{"list"}, "\"list\" is no verb. Did you mean `gpulayer job list`?"},
+      {{"ls"}, "`gpulayer job list`"},
+      {{"wait", "7"}, "`gpulayer job wait`"},
+      {{"show", "7"}, "`gpulayer job show`"},
+      {{"workers"}, "`gpulayer worker list`"},
+      {{"nodes"}, "`gpulayer worker list`"},
+      {{"kill", "7"}, "`gpulayer job cancel`"},
+      {{"revoke", "x"}, "`gpulayer token revoke`"},
+      {{"use", "box"}, "`gpulayer target use`"},
+      {{"help"}, "`gpulayer --help`"},
+      {{"sumbit"}, "`gpulayer submit`"},
+      {{"job", "ls"}, "`gpulayer job list`"},
+      {{"job", "kill", "7"}, "`gpulayer job cancel`"},
+      {{"job", "status", "7"}, "`gpulayer job show`"},
+      {{"token", "new"}, "`gpulayer token create`"},
+      {{"job", "atach", "7"}, "`gpulayer job attach`"},
+      {{"job"}, "which verb?"},
+      {{"submit", "--gpus", "1", "--", "true"},
+       "--gpus is no option of submit. Did you mean --devices (which is not built yet in this "
+       "version)?"},
+      {{"submit", "--cpus=4", "--", "true"},
+       "--cpus is no option of submit. Did you mean --slots?"},
+      {{"submit", "--mem", "4GiB", "--", "true"}, "Did you mean --memory?"},
+      {{"submit", "--memry", "4GiB", "--", "true"}, "Did you mean --memory?"},
+      {{"submit", "--timeout", "4m", "--", "true"}, "Did you mean --time?"},
+      {{"job", "cancel", "--force", "7"}, "Did you mean --now?"},
+      {{"job", "result", "--out", "x", "7"}, "Did you mean --to?"},
+      {{"up", "--port", "1"}, "Did you mean --listen?"},
+      {{"submit", "--zzzzzz", "--", "true"}, "--zzzzzz is no option of submit. See"},
+  });
+}
+
+TEST(ParseTest, ACommandInOneWordIsNoted) {
+  JobSpec spec;
+  spec.command = {"echo hi there"};
+  EXPECT_NE(OneWordHint(spec).find("use --shell"), std::string::npos);
+  for (const std::vector<std::string>& fine : std::vector<std::vector<std::string>>{
+           {"echo"}, {"echo", "hi there"}, {"/opt/my prog/run"}}) {
+    spec.command = fine;
+    EXPECT_EQ(OneWordHint(spec), "") << testing::PrintToString(fine);
+  }
+}
+
 TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
   const std::vector<std::vector<std::string>> kLater = {
       {"submit", "--array", "0-9", "--", "true"},
@@ -139,7 +233,13 @@ TEST(ParseTest, RightUsageGivesSomethingToRun) {
 
 TEST(ParseTest, EveryVerbsHelpHasAnExample) {
   for (const std::vector<std::string>& verb :
-       std::vector<std::vector<std::string>>{{"up"},
+       std::vector<std::vector<std::string>>{{},
+                                             {"job"},
+                                             {"worker"},
+                                             {"token"},
+                                             {"target"},
+                                             {"resources"},
+                                             {"up"},
                                              {"down"},
                                              {"join"},
                                              {"login"},

@@ -87,6 +87,44 @@ TEST(TimeTextTest, IsToTheSecond) {
   ::tzset();
 }
 
+TEST(TokenStateTest, SaysWhatIsPastAsPast) {
+  const Time now(std::chrono::seconds(1'700'000'000));
+  TokenInfo token;
+  EXPECT_EQ(TokenState(token, now), "valid");
+  token.expires = now + std::chrono::hours(1);
+  EXPECT_EQ(TokenState(token, now), "until " + TimeText(*token.expires));
+  token.expires = now - std::chrono::hours(1);
+  EXPECT_EQ(TokenState(token, now), "expired " + TimeText(*token.expires));
+  token.revoked = now;
+  EXPECT_EQ(TokenState(token, now), "revoked " + TimeText(now));
+}
+
+TEST(WorkerNamesTest, TwoOfOneNameShowTheirIds) {
+  std::vector<WorkerInfo> workers(3);
+  workers[0].name = workers[2].name = "box";
+  workers[0].id = "1a";
+  workers[2].id = "2b";
+  workers[1].name = "mac";
+  EXPECT_EQ(WorkerNames(workers), (std::vector<std::string>{"box (1a)", "mac", "box (2b)"}));
+}
+
+TEST(LeftOutLinesTest, NamesEachAndCountsTheRest) {
+  EXPECT_TRUE(LeftOutLines({}, 0).empty());
+  EXPECT_EQ(LeftOutLines({{"a\nb", 2048, "over the limit"}}, 3),
+            (std::vector<std::string>{"left out a\xEF\xBF\xBD"
+                                      "b (2KiB): over the limit",
+                                      "left out 2 more"}));
+}
+
+TEST(UsageErrorTest, EndsItsSentenceOnce) {
+  testing::internal::CaptureStderr();
+  PrintUsageError("--slots: at least 1", "up");
+  PrintUsageError("Did you mean x?", "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "gpulayer: --slots: at least 1. See `gpulayer up --help`.\n"
+            "gpulayer: Did you mean x? See `gpulayer --help`.\n");
+}
+
 TEST(TableTest, ColumnsAreAsWideAsTheyNeedToBe) {
   Table table({"ID", "NAME", "STATE"});
   table.Add({"7", "tr\xC3\xA4in", "queued"});

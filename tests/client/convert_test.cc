@@ -52,6 +52,17 @@ TEST(ToProtoTest, LimitsAreCheckedBeforeAnythingIsSent) {
   EXPECT_EQ(ToProto(spec).status().code(), StatusCode::kInvalidArgument);
 }
 
+TEST(ToProtoTest, ANameThatGpulayerSetsIsRefused) {
+  api::JobSpec spec = Command({"true"});
+  spec.env = {{"GPULAYER_TARGET", "local"}};
+  EXPECT_TRUE(api::CheckSpec(spec).ok());
+  spec.env.emplace_back("GPULAYER_JOB_ID", "7");
+  const Status refused = ToProto(spec).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("GPULAYER_JOB_ID"), std::string::npos) << refused.message();
+  EXPECT_EQ(api::CheckSpec(spec).message(), refused.message());
+}
+
 TEST(ToProtoTest, ASpecComesBackAsItWas) {
   api::JobSpec spec = Command({"./render", "7"});
   spec.name = "r";
@@ -156,6 +167,11 @@ TEST(TextTest, EnvFiles) {
   EXPECT_EQ(*api::ReadEnvFile(path), (Vars{{"A", "1"}, {"B", " x = y "}, {"C", ""}}));
   ASSERT_TRUE(WriteFileAtomic(path, "A=1\nnonsense\n").ok());
   EXPECT_NE(api::ReadEnvFile(path).status().message().find("line 2"), std::string::npos);
+  for (const char* line : {"A = b", "export A=b", "A\t=b"}) {
+    ASSERT_TRUE(WriteFileAtomic(path, std::string("X=1\n") + line + "\n").ok());
+    const std::string said = api::ReadEnvFile(path).status().message();
+    EXPECT_NE(said.find(path + ", line 2: the name"), std::string::npos) << said;
+  }
 }
 
 }  // namespace

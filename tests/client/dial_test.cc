@@ -20,6 +20,16 @@ using std::chrono::seconds;
 
 SteadyTime In(milliseconds d) { return std::chrono::steady_clock::now() + d; }
 
+TEST(ListenAddressTest, MayLeaveTheHostOrThePortOpen) {
+  for (const char* good : {"0.0.0.0:7461", "127.0.0.1:0", ":7461", "[::1]:7461", "box:65535"}) {
+    EXPECT_TRUE(CheckListenAddress(good).ok()) << good;
+  }
+  for (const char* bad : {"", "x", "x:", "x:y", "1:2:3", "127.0.0.1:70000", "127.0.0.1:-1",
+                          "box:9999999999", "[::1:7461"}) {
+    EXPECT_EQ(CheckListenAddress(bad).code(), StatusCode::kInvalidArgument) << bad;
+  }
+}
+
 TEST(ParseAddressTest, HostsAndPorts) {
   EXPECT_EQ(ToString(*ParseAddress("gpu-box")), "gpu-box:7461");
   EXPECT_EQ(ToString(*ParseAddress("10.0.0.5:99")), "10.0.0.5:99");

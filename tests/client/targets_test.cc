@@ -63,6 +63,30 @@ TEST_F(TargetsTest, TheServerHereComesLast) {
   EXPECT_EQ(Resolve("")->name, "box");
 }
 
+TEST_F(TargetsTest, TheServerHereHasAName) {
+  EXPECT_EQ(Resolve("here").status().code(), StatusCode::kFailedPrecondition);
+  StartServerHere();
+  EXPECT_EQ(Resolve("here")->endpoint.socket, data() + "/server.sock");
+  EXPECT_TRUE(Resolve("here")->login_in_use);
+  Put("box");
+  ASSERT_TRUE(store().Use("box").ok());
+  EXPECT_EQ(Resolve("here")->name, "here");
+  EXPECT_FALSE(Resolve("here")->login_in_use);  // its run folders are told apart
+}
+
+TEST_F(TargetsTest, AMachineThatOnlyJoinedSaysWhereAndWhatToType) {
+  ASSERT_TRUE(MakeDirs(data()).ok());
+  ASSERT_TRUE(WriteFileAtomic(data() + "/daemons.json",
+                              R"({"kind": "join", "listen": "", "address": "box:7461",
+                                  "worker": true, "worker_args": [], "server_process": null,
+                                  "worker_process": null})")
+                  .ok());
+  const Status status = Resolve("").status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(status.message().find("a worker of box:7461"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("gpulayer login box:7461"), std::string::npos);
+}
+
 TEST_F(TargetsTest, AMovedSocketIsFound) {
   ASSERT_TRUE(MakeDirs(data() + "/server").ok());
   ASSERT_TRUE(
@@ -92,7 +116,7 @@ TEST_F(TargetsTest, UnknownNames) {
   EXPECT_EQ(Resolve("nobody").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Resolve("../x").status().code(), StatusCode::kNotFound);
   EXPECT_EQ(Resolve("remote").status().code(), StatusCode::kFailedPrecondition);
-  for (const char* name : {"", "local", "remote", ".x", "-x", "a/b", "a b"}) {
+  for (const char* name : {"", "local", "remote", "here", ".x", "-x", "a/b", "a b"}) {
     EXPECT_FALSE(CheckLoginName(name).ok()) << name;
   }
 }

@@ -49,6 +49,24 @@ class RunFolderTest : public ::testing::Test {
   TempDir dir_;
 };
 
+TEST_F(RunFolderTest, APlaceIsLookedAtWithoutMakingOne) {
+  EXPECT_TRUE(CheckRunsPlace(dir_.path()).ok());
+  EXPECT_FALSE(PathExists(dir_ / "gpulayer_runs"));
+  ASSERT_EQ(Make(Request(kServer, 42)), "42");
+  EXPECT_TRUE(CheckRunsPlace(dir_.path()).ok());
+  EXPECT_EQ(CheckRunsPlace(dir_ / "absent").code(), StatusCode::kFailedPrecondition);
+
+  ASSERT_TRUE(MakeDirs(dir_ / "file").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir_ / "file/gpulayer_runs", "").ok());
+  EXPECT_THAT(CheckRunsPlace(dir_ / "file").message(), HasSubstr("is no folder"));
+  ASSERT_TRUE(MakeDirs(dir_ / "link").ok());
+  ASSERT_EQ(symlink("nowhere", (dir_ / "link/gpulayer_runs").c_str()), 0);
+  EXPECT_THAT(CheckRunsPlace(dir_ / "link").message(), HasSubstr("a link to nothing"));
+  if (geteuid() == 0) return;  // may write everywhere
+  ASSERT_TRUE(MakeDirs(dir_ / "closed", 0555).ok());
+  EXPECT_THAT(CheckRunsPlace(dir_ / "closed").message(), HasSubstr("Permission denied"));
+}
+
 TEST_F(RunFolderTest, NamesAndMarker) {
   EXPECT_EQ(Make(Request(kServer, 42)), "42");
   EXPECT_EQ(Make(Request(kServer, 42)), "42");  // the same job again

@@ -1,0 +1,27 @@
+// What somebody who typed something else may have meant.
+//
+// Threads: any. Nothing waits or fails: no idea is an empty string.
+#ifndef GPULAYER_CLI_HINTS_H_
+#define GPULAYER_CLI_HINTS_H_
+
+#include <string>
+#include <vector>
+
+#include "gpulayer/job_spec.h"
+
+namespace gpulayer::cli {
+
+// `typed` is what is no verb, `group` what stands before it (may be empty), `verbs` are those that
+// there are, as "job list". Returns such a verb.
+std::string MeantVerb(const std::string& group, const std::string& typed,
+                      const std::vector<std::string>& verbs);
+
+// The same of an option ("--gpus") among a verb's.
+std::string MeantOption(const std::string& typed, const std::vector<std::string>& options);
+
+// A command that is one word with spaces in it, as `submit -- "echo hi"`, and no file here.
+std::string OneWordHint(const JobSpec& spec);
+
+}  // namespace gpulayer::cli
+
+#endif  // GPULAYER_CLI_HINTS_H_
