@@ -10,11 +10,14 @@ namespace {
 
 using security::TokenAuthority;
 
+const std::string kCa(64, 'a');  // a token without its fingerprint is none
+
 TEST(TokensTest, ARevocationThatWasNotStoredIsStoredByTheRepeat) {
   TempDir dir;
   GatedStore store(dir / "server.db");
-  auto tokens = *TokenAuthority::Open(store, Clock::System(), "ca");
+  auto tokens = *TokenAuthority::Open(store, Clock::System(), kCa);
   const auto made = *tokens->Create(Role::kClient, UserName("ann"), std::nullopt);
+  EXPECT_TRUE(tokens->Authenticate(made.text).ok());
   store.FailWith(ResourceExhausted("disk full"));
   EXPECT_EQ(tokens->Revoke(made.id).code(), StatusCode::kResourceExhausted);
   EXPECT_FALSE(tokens->Authenticate(made.text).ok());  // it holds at once all the same
@@ -22,14 +25,14 @@ TEST(TokensTest, ARevocationThatWasNotStoredIsStoredByTheRepeat) {
   store.FailWith(OkStatus());
   EXPECT_TRUE(tokens->Revoke(made.id).ok());
   EXPECT_TRUE(tokens->Revoke(made.id).ok());
-  tokens = *TokenAuthority::Open(store, Clock::System(), "ca");  // the server was restarted
+  tokens = *TokenAuthority::Open(store, Clock::System(), kCa);  // the server was restarted
   EXPECT_FALSE(tokens->Authenticate(made.text).ok());
 }
 
 TEST(TokensTest, WithATokenGoesWhatWasMadeOfIt) {
   TempDir dir;
   GatedStore store(dir / "server.db");
-  auto tokens = *TokenAuthority::Open(store, Clock::System(), "ca");
+  auto tokens = *TokenAuthority::Open(store, Clock::System(), kCa);
   const auto token = *tokens->Create(Role::kClient, UserName("ann"), std::nullopt);
   const auto other = *tokens->Create(Role::kClient, UserName("ann"), std::nullopt);
   const auto exchange = [&](const TokenAuthority::Made& from) {
@@ -48,7 +51,7 @@ TEST(TokensTest, WithATokenGoesWhatWasMadeOfIt) {
   EXPECT_FALSE(tokens->Authenticate(second.text).ok());
   store.FailWith(OkStatus());
   EXPECT_TRUE(tokens->Revoke(token.id).ok());
-  tokens = *TokenAuthority::Open(store, Clock::System(), "ca");  // the server was restarted
+  tokens = *TokenAuthority::Open(store, Clock::System(), kCa);  // the server was restarted
   EXPECT_FALSE(tokens->Authenticate(token.text).ok());
   EXPECT_FALSE(tokens->Authenticate(second.text).ok());
   EXPECT_TRUE(tokens->Authenticate(stays.text).ok());
@@ -57,7 +60,7 @@ TEST(TokensTest, WithATokenGoesWhatWasMadeOfIt) {
 TEST(TokensTest, ATokenRevokedWhileItIsExchangedGivesNothing) {
   TempDir dir;
   GatedStore store(dir / "server.db");
-  auto tokens = *TokenAuthority::Open(store, Clock::System(), "ca");
+  auto tokens = *TokenAuthority::Open(store, Clock::System(), kCa);
   const auto token = *tokens->Create(Role::kClient, UserName("ann"), std::nullopt);
   const auto caller = *tokens->Authenticate(token.text);
   ASSERT_TRUE(tokens->Revoke(token.id).ok());
