@@ -61,6 +61,4 @@ void Log(LogLevel level, std::string_view line) {
   Logger()->log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));
 }
 
-bool LogEnabled(LogLevel level) { return Logger()->should_log(ToSpdlog(level)); }
-
 }  // namespace gpulayer

@@ -17,7 +17,6 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 // GPULAYER_LOG=debug|info|warning|error|off overrides `level`.
 Status OpenLog(const std::string& program, const std::string& file, LogLevel level);
 void Log(LogLevel level, std::string_view line);
-bool LogEnabled(LogLevel level);
 
 inline void LogDebug(std::string_view line) { Log(LogLevel::kDebug, line); }
 inline void LogInfo(std::string_view line) { Log(LogLevel::kInfo, line); }

@@ -59,7 +59,6 @@ class GatedStore : public Store {
     }
     return store_->PutToken(token);
   }
-  Result<TokenRecord> GetToken(const std::string& id) override { return store_->GetToken(id); }
   Result<std::vector<TokenRecord>> ListTokens() override { return store_->ListTokens(); }
   Result<std::unique_ptr<StoreReader>> OpenReader() override { return store_->OpenReader(); }
 

@@ -97,15 +97,6 @@ class SqliteStore : public Store {
     return put_token_.Run();  // one statement is one transaction
   }
 
-  Result<TokenRecord> GetToken(const std::string& id) override {
-    MutexLock lock(read_token_mutex_);
-    get_token_.Text(id);
-    GPULAYER_ASSIGN_OR_RETURN(std::vector<TokenRecord> found,
-                              NamedAll(rows::ReadAll<TokenRecord>(get_token_, rows::ReadToken)));
-    if (found.empty()) return NotFound("token: not known here");
-    return std::move(found.front());
-  }
-
   Result<std::vector<TokenRecord>> ListTokens() override {
     MutexLock lock(read_token_mutex_);
     return NamedAll(rows::ReadAll<TokenRecord>(list_tokens_, rows::ReadToken));
@@ -200,7 +191,6 @@ class SqliteStore : public Store {
                                                      "(?,?,?,?,?,?,?,?,?,?)"));
     GPULAYER_ASSIGN_OR_RETURN(read_token_db_, Database::Open(path_, Database::Mode::kReadOnly));
     const std::string select = std::string("SELECT ") + rows::kTokenColumns + " FROM tokens ";
-    GPULAYER_ASSIGN_OR_RETURN(get_token_, read_token_db_->Prepare(select + "WHERE id = ?"));
     GPULAYER_ASSIGN_OR_RETURN(list_tokens_,
                               read_token_db_->Prepare(select + "ORDER BY created_at_us, id"));
     return OkStatus();
@@ -292,7 +282,6 @@ class SqliteStore : public Store {
   Statement put_token_ GPULAYER_GUARDED_BY(put_token_mutex_);
   Mutex read_token_mutex_;
   std::unique_ptr<Database> read_token_db_ GPULAYER_GUARDED_BY(read_token_mutex_);
-  Statement get_token_ GPULAYER_GUARDED_BY(read_token_mutex_);
   Statement list_tokens_ GPULAYER_GUARDED_BY(read_token_mutex_);
 };
 

@@ -91,7 +91,6 @@ class StoreReader {
   virtual Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from,
                                                    std::size_t limit) = 0;
   virtual Result<std::vector<AttemptRecord>> GetAttempts(TaskRef task) = 0;
-  virtual Result<std::vector<TokenRecord>> ListTokens() = 0;
 };
 
 class Store {
@@ -109,7 +108,6 @@ class Store {
 
   // Tokens: small and rare; any thread (own connection and transaction each).
   virtual Status PutToken(const TokenRecord& token) = 0;
-  virtual Result<TokenRecord> GetToken(const std::string& id) = 0;  // NOT_FOUND
   virtual Result<std::vector<TokenRecord>> ListTokens() = 0;
 
   virtual Result<std::unique_ptr<StoreReader>> OpenReader() = 0;  // any thread

@@ -59,9 +59,6 @@ class SqliteReader : public StoreReader {
                               db_->Prepare(std::string("SELECT ") + rows::kAttemptColumns +
                                            " FROM attempts WHERE job_id = ? AND task_index = ?"
                                            " ORDER BY number"));
-    GPULAYER_ASSIGN_OR_RETURN(list_tokens_,
-                              db_->Prepare(std::string("SELECT ") + rows::kTokenColumns +
-                                           " FROM tokens ORDER BY created_at_us, id"));
     return OkStatus();
   }
 
@@ -113,10 +110,6 @@ class SqliteReader : public StoreReader {
     return Named(rows::ReadAll<AttemptRecord>(get_attempts_, rows::ReadAttempt));
   }
 
-  Result<std::vector<TokenRecord>> ListTokens() override {
-    return Named(rows::ReadAll<TokenRecord>(list_tokens_, rows::ReadToken));
-  }
-
  private:
   static constexpr int kByState = 1;
   static constexpr int kByUser = 2;
@@ -133,7 +126,6 @@ class SqliteReader : public StoreReader {
   Statement get_spec_;
   Statement get_tasks_;
   Statement get_attempts_;
-  Statement list_tokens_;
 };
 
 }  // namespace
