@@ -13,6 +13,9 @@
 #include <cstdlib>
 #include <memory>
 
+#include "base/log.h"
+#include "base/text.h"
+
 namespace gpulayer {
 namespace {
 
@@ -209,6 +212,18 @@ Result<FileLock> FileLock::Acquire(const std::string& path) {
     return ErrnoStatus("lock " + path, errno);
   }
   return FileLock(std::move(fd));
+}
+
+Result<FileLock> FileLock::AcquireWithPid(const std::string& path, std::string* holder) {
+  Result<FileLock> lock = Acquire(path);
+  if (!lock.ok()) {
+    *holder = Printable(Trimmed(ReadFile(path).value_or("")));
+    return lock;
+  }
+  if (ftruncate(lock->fd().get(), 0) != 0) return ErrnoStatus("write " + path, errno);
+  GPULAYER_RETURN_IF_ERROR(
+      WriteAll(lock->fd().get(), std::to_string(getpid()) + "\n").Prefixed(path));
+  return lock;
 }
 
 }  // namespace gpulayer

@@ -69,6 +69,9 @@ Result<std::int64_t> FreeBytes(
 class FileLock {
  public:
   static Result<FileLock> Acquire(const std::string& path);
+  // The same, with this process's id written into it. If another process holds it `*holder` is
+  // what that one wrote, made fit to be shown.
+  static Result<FileLock> AcquireWithPid(const std::string& path, std::string* holder);
   const UniqueFd& fd() const { return fd_; }
 
  private:

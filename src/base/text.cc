@@ -127,6 +127,10 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   }
 }
 
+std::string Trimmed(std::string_view text) {
+  return std::string(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
+}
+
 std::string Join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string out;
   for (std::size_t i = 0; i < parts.size(); ++i) {

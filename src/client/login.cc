@@ -1,4 +1,5 @@
 // Login, logout and the list of targets.
+#include "base/host.h"
 #include "client/dial.h"
 #include "client/handshake.h"
 #include "client/paths.h"
@@ -47,7 +48,7 @@ Result<api::TargetInfo> api::Login(const LoginOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(LoginStore store, OpenStore(options.config_dir));
   GPULAYER_ASSIGN_OR_RETURN(
       const client::Introduction met,
-      client::Introduce(options.address, options.token, "client", client::HostName()));
+      client::Introduce(options.address, options.token, "client", HostName()));
   login.address = met.address;
   login.ca_pem = met.ca_pem;
   login.credential = met.credential;

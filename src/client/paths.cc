@@ -51,21 +51,6 @@ std::string OwnLibrary() {
 
 }  // namespace
 
-Result<std::string> DataDir(const std::string& given) {
-  const std::string asked = given.empty() ? Env("GPULAYER_DATA_DIR") : given;
-  if (!IsValidUtf8(asked)) {
-    return InvalidArgument("data directory " + Printable(asked) +
-                           ": its name is not UTF-8. Choose another with --data-dir.");
-  }
-  if (!asked.empty()) return Absolute(asked);
-  if (::geteuid() == 0) return std::string("/var/lib/gpulayer");
-  const std::string dir = XdgDir("XDG_STATE_HOME", ".local/state");
-  if (dir.empty()) {
-    return FailedPrecondition("data directory: HOME is not set. Set it, or use --data-dir.");
-  }
-  return dir;
-}
-
 Result<std::string> ConfigDir(const std::string& given) {
   if (!given.empty()) return Absolute(given);
   if (const std::string env = Env("GPULAYER_CONFIG_DIR"); !env.empty()) return Absolute(env);
@@ -109,11 +94,6 @@ Result<std::string> FindProgram(const std::string& name) {
   }
   return NotFound("program " + name +
                   ": not beside this program and not on PATH. Install it, or set GPULAYER_BINDIR.");
-}
-
-std::string HostName() {
-  char buffer[256] = {};
-  return ::gethostname(buffer, sizeof buffer - 1) == 0 ? buffer : "localhost";
 }
 
 }  // namespace gpulayer::client

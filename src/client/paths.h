@@ -8,11 +8,6 @@
 
 namespace gpulayer::client {
 
-// `given`, else GPULAYER_DATA_DIR, else the user's own: /var/lib/gpulayer for root, otherwise
-// $XDG_STATE_HOME/gpulayer or ~/.local/state/gpulayer. Absolute.
-// FAILED_PRECONDITION: no home folder is known.
-Result<std::string> DataDir(const std::string& given);
-
 // `given`, else GPULAYER_CONFIG_DIR, else $XDG_CONFIG_HOME/gpulayer or ~/.config/gpulayer.
 Result<std::string> ConfigDir(const std::string& given);
 
@@ -26,8 +21,6 @@ std::string ServerSocket(const std::string& data_dir);
 // A daemon's program: in GPULAYER_BINDIR, beside the running program, beside the library's folder
 // (../libexec/gpulayer, ../bin), on PATH. NOT_FOUND says where it was looked for.
 Result<std::string> FindProgram(const std::string& name);
-
-std::string HostName();
 
 }  // namespace gpulayer::client
 

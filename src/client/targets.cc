@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/fs.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "client/daemons.h"
 #include "client/paths.h"

@@ -1,6 +1,7 @@
 // Up, Down, Join: the daemons of this machine.
 #include <algorithm>
 
+#include "base/host.h"
 #include "base/text.h"
 #include "client/convert.h"
 #include "client/daemons.h"
@@ -136,7 +137,7 @@ Status JoinedElsewhere(const DaemonRecord& record) {
 Result<api::UpReport> api::Up(const UpOptions& options) {
   UpReport report;
   if (options.listen) GPULAYER_RETURN_IF_ERROR(client::CheckListenAddress(*options.listen));
-  GPULAYER_ASSIGN_OR_RETURN(report.data_dir, client::DataDir(options.data_dir));
+  GPULAYER_ASSIGN_OR_RETURN(report.data_dir, DataDir(options.data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(report.data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> before, dir.Load());
   const bool runs = before && (Alive(before->server_process) || Alive(before->worker_process));
@@ -166,7 +167,7 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
 
 Result<api::DownReport> api::Down(const DownOptions& options) {
   DownReport report;
-  GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, client::DataDir(options.data_dir));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(options.data_dir));
   if (!PathExists(data_dir)) return report;
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> record, dir.Load());
@@ -177,7 +178,7 @@ Result<api::DownReport> api::Down(const DownOptions& options) {
 }
 
 Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt) {
-  GPULAYER_ASSIGN_OR_RETURN(const std::string path, client::DataDir(data_dir));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string path, DataDir(data_dir));
   std::optional<DaemonRecord> record;
   {
     GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(path));
@@ -196,7 +197,7 @@ Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt
 }
 
 Result<api::JoinReport> api::Join(const JoinOptions& options) {
-  GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, client::DataDir(options.data_dir));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(options.data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> before, dir.Load());
   if (before && (Alive(before->server_process) || Alive(before->worker_process))) {
@@ -246,7 +247,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
     IgnoreError(dir.Forget(), "the reason of the failed start is what counts");
     return joined;
   }
-  report.name = options.name.empty() ? client::HostName() : options.name;
+  report.name = options.name.empty() ? HostName() : options.name;
   return report;
 }
 

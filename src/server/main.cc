@@ -9,7 +9,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 
 #include "base/fault_point.h"
 #include "base/fs.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "server/server.h"
@@ -97,23 +97,6 @@ Result<Flags> ParseFlags(int argc, char** argv) {
   return flags;
 }
 
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-Result<std::string> DefaultDataDir() {
-  if (std::string dir = Env("GPULAYER_DATA_DIR"); !dir.empty()) return dir;
-  if (geteuid() == 0) return std::string("/var/lib/gpulayer");
-  if (const std::string state = Env("XDG_STATE_HOME"); !state.empty() && state[0] == '/') {
-    return JoinPath(state, "gpulayer");
-  }
-  if (const std::string home = Env("HOME"); !home.empty())
-    return JoinPath(home, ".local/state/gpulayer");
-  return FailedPrecondition(
-      "data directory: neither HOME nor XDG_STATE_HOME is set. Name one with --data-dir.");
-}
-
 int Fail(const Status& status) {
   std::fprintf(stderr, "gpulayer-server: %s\n", status.message().c_str());
   return 1;
@@ -152,12 +135,9 @@ void WaitForStop(const UniqueFd& signals, int client) {
 
 int Serve(const Flags& flags, const UniqueFd& signals) {
   ServerOptions options;
-  options.data_dir = flags.data_dir;
-  if (options.data_dir.empty()) {
-    Result<std::string> dir = DefaultDataDir();
-    if (!dir.ok()) return Fail(dir.status());
-    options.data_dir = *dir;
-  }
+  const Result<std::string> dir = DataDir(flags.data_dir);
+  if (!dir.ok()) return Fail(dir.status());
+  options.data_dir = *dir;
   options.listen = flags.listen;
   std::string log_file;
   if (!flags.foreground) {

@@ -11,8 +11,8 @@
 
 #include "base/fs.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "server/blob/blob_store.h"
 #include "server/blob/log_store.h"
 #include "server/engine.h"
@@ -77,32 +77,14 @@ Status Hinted(const Status& status) {
 }
 
 Result<FileLock> LockDataDir(const std::string& data_dir, const std::string& server_dir) {
-  const std::string path = JoinPath(server_dir, "lock");
-  Result<FileLock> lock = FileLock::Acquire(path);
-  if (!lock.ok()) {
-    if (lock.status().code() != StatusCode::kFailedPrecondition) return lock.status();
-    const std::string pid = ReadFile(path).value_or("");
+  std::string pid;
+  Result<FileLock> lock = FileLock::AcquireWithPid(JoinPath(server_dir, "lock"), &pid);
+  if (lock.status().code() == StatusCode::kFailedPrecondition) {
     return FailedPrecondition(
         "data directory " + data_dir + " is in use by pid " + (pid.empty() ? "(unknown)" : pid) +
         ". Stop that server with `gpulayer down`, or choose another --data-dir.");
   }
-  const std::string pid = std::to_string(getpid());
-  if (ftruncate(lock->fd().get(), 0) != 0) return ErrnoStatus("write " + path, errno);
-  if (const Status written = WriteAll(lock->fd().get(), pid); !written.ok())
-    return written.Prefixed(path);
   return lock;
-}
-
-Result<std::string> AbsolutePath(const std::string& path) {
-  if (Printable(path) != path) {  // it is told to people and clients, who could not write it back
-    return InvalidArgument("--data-dir " + Printable(path) +
-                           ": not printable UTF-8. Choose another folder.");
-  }
-  if (!path.empty() && path.front() == '/') return path;
-  char buffer[4096];
-  if (getcwd(buffer, sizeof buffer) == nullptr) return ErrnoStatus("working directory", errno);
-  return path.empty() ? Result<std::string>(InvalidArgument("--data-dir: a folder is needed"))
-                      : Result<std::string>(JoinPath(buffer, path));
 }
 
 }  // namespace
@@ -114,7 +96,7 @@ class Server::Impl {
   ~Impl() { Stop(); }
 
   Status Start() {
-    GPULAYER_ASSIGN_OR_RETURN(options.data_dir, AbsolutePath(options.data_dir));
+    GPULAYER_ASSIGN_OR_RETURN(options.data_dir, DataDir(options.data_dir));
     const std::string& data_dir = options.data_dir;
     server_dir = JoinPath(data_dir, "server");
     GPULAYER_RETURN_IF_ERROR(Hinted(MakeDirs(data_dir, 0700)));

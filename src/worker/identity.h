@@ -18,9 +18,6 @@ Result<FileLock> LockDataDir(const std::string& data_dir);
 // whatever its name, its address or its server. DATA_LOSS: the file is damaged.
 Result<WorkerId> LoadIdentity(const std::string& data_dir);
 
-std::string BootId();    // of this machine's current boot
-std::string HostName();  // up to the first dot
-
 }  // namespace gpulayer::worker
 
 #endif  // GPULAYER_WORKER_IDENTITY_H_

@@ -15,6 +15,7 @@
 
 #include "base/fault_point.h"
 #include "base/fs.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/text.h"
@@ -131,32 +132,6 @@ Result<Flags> ParseFlags(const std::vector<std::string>& args) {
     }
   }
   return flags;
-}
-
-std::string Env(const char* name) {
-  const char* value = getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread
-  return value == nullptr ? "" : value;
-}
-
-Result<std::string> DataDir(const std::string& flag) {
-  std::string dir = flag.empty() ? Env("GPULAYER_DATA_DIR") : flag;
-  if (dir.empty() && geteuid() == 0) dir = "/var/lib/gpulayer";
-  if (dir.empty() && !Env("XDG_STATE_HOME").empty()) {
-    dir = JoinPath(Env("XDG_STATE_HOME"), "gpulayer");
-  }
-  if (dir.empty() && !Env("HOME").empty()) dir = JoinPath(Env("HOME"), ".local/state/gpulayer");
-  if (dir.empty()) return InvalidArgument("no data directory: HOME is not set. Give --data-dir");
-  if (dir.front() == '/') return dir;
-  char here[4096];
-  if (getcwd(here, sizeof(here)) == nullptr) return ErrnoStatus("find the current folder", errno);
-  return JoinPath(here, dir);
-}
-
-std::string Trimmed(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) {
-    text.pop_back();
-  }
-  return text;
 }
 
 Result<WorkerOptions> Options(const Flags& flags, const std::string& data_dir) {

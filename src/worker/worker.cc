@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fault_point.h"
 #include "base/fs.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "wire/version.h"
@@ -37,6 +38,8 @@ constexpr std::int64_t kCacheBytes = std::int64_t{20} << 30;
 constexpr auto kStopGrace = std::chrono::seconds(4);
 constexpr auto kStopPatience = std::chrono::seconds(6);
 constexpr auto kReportPatience = std::chrono::milliseconds(1500);
+
+std::string FirstLabel(const std::string& host) { return host.substr(0, host.find('.')); }
 
 struct Quit {};
 using Message = std::variant<SessionEvent, Event, ExecEvent, Resources, Quit>;
@@ -141,7 +144,7 @@ Status Worker::Impl::Start() {
     options_.probe = std::make_shared<CpuProbe>(probe);
   }
   GPULAYER_ASSIGN_OR_RETURN(profile_.resources, options_.probe->Detect());
-  profile_.name = options_.name.empty() ? HostName() : options_.name;
+  profile_.name = options_.name.empty() ? FirstLabel(HostName()) : options_.name;
   profile_.zone = options_.zone;
   profile_.region = options_.region;
   profile_.labels = options_.labels;

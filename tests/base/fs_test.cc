@@ -47,6 +47,15 @@ TEST(FsTest, LockIsExclusive) {
   EXPECT_TRUE(FileLock::Acquire(dir / "lock").ok());
 }
 
+TEST(FsTest, ALockNamesWhoHoldsIt) {
+  TempDir dir;
+  std::string holder;
+  Result<FileLock> first = FileLock::AcquireWithPid(dir / "lock", &holder);
+  ASSERT_TRUE(first.ok());
+  EXPECT_FALSE(FileLock::AcquireWithPid(dir / "lock", &holder).ok());
+  EXPECT_EQ(holder, std::to_string(getpid()));
+}
+
 TEST(FsTest, PathParts) {
   EXPECT_EQ(DirName("/a/b"), "/a");
   EXPECT_EQ(DirName("/a"), "/");

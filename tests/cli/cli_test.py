@@ -532,7 +532,7 @@ class Alone(unittest.TestCase):
     def test_a_data_directory_that_is_not_text(self) -> None:
         done = self.home.run("up", "--data-dir", os.fsencode(self.home.path) + b"/d\xff")
         self.assertEqual(done.returncode, 1)
-        self.assertIn(b"is not UTF-8", done.stderr)
+        self.assertIn(b"is not printable UTF-8", done.stderr)
 
     def test_a_port_in_use_and_nothing_half_started(self) -> None:
         with socket.socket() as taken:

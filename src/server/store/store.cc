@@ -286,18 +286,13 @@ class SqliteStore : public Store {
 };
 
 Result<FileLock> LockDatabase(const std::string& path) {
-  const std::string lock_path = path + ".lock";
-  Result<FileLock> lock = FileLock::Acquire(lock_path);
-  if (!lock.ok()) {
-    if (lock.status().code() != StatusCode::kFailedPrecondition) return lock.status();
-    const std::string pid = ReadFile(lock_path).value_or("");
+  std::string pid;
+  Result<FileLock> lock = FileLock::AcquireWithPid(path + ".lock", &pid);
+  if (lock.status().code() == StatusCode::kFailedPrecondition) {
     return FailedPrecondition("database " + path + ": held by another server (pid " +
-                              (pid.empty() ? "unknown" : Printable(pid)) +
+                              (pid.empty() ? "unknown" : pid) +
                               "). Stop that one, or name another data directory.");
   }
-  const std::string pid = std::to_string(getpid());
-  if (ftruncate(lock->fd().get(), 0) != 0) return ErrnoStatus("write " + lock_path, errno);
-  GPULAYER_RETURN_IF_ERROR(WriteAll(lock->fd().get(), pid).Prefixed(lock_path));
   return lock;
 }
 

@@ -12,6 +12,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/host.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
@@ -21,15 +22,6 @@ namespace gpulayer::worker {
 namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
-
-// Names this run of the kernel; "" where there is no such name: then nothing is trusted unread.
-std::string BootId() {
-#if defined(__linux__)
-  Result<std::string> id = ReadFile("/proc/sys/kernel/random/boot_id");
-  if (id.ok()) return *id;
-#endif
-  return "";
-}
 
 Result<Hash> HashOfFile(const std::string& path) {
   GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY | O_NOFOLLOW));

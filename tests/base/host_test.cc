@@ -1,0 +1,27 @@
+#include "base/host.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+namespace gpulayer {
+namespace {
+
+TEST(DataDirTest, TheArgumentBeatsTheEnvironment) {
+  setenv("GPULAYER_DATA_DIR", "/from/env", 1);
+  EXPECT_EQ(*DataDir("/given"), "/given");
+  EXPECT_EQ(*DataDir(""), "/from/env");
+  unsetenv("GPULAYER_DATA_DIR");
+  EXPECT_EQ(DataDir("below")->front(), '/');
+  EXPECT_TRUE(DataDir("below")->ends_with("/below"));
+  EXPECT_EQ(DataDir("caf\xe9").status().code(), StatusCode::kInvalidArgument);
+  if (geteuid() == 0) EXPECT_EQ(*DataDir(""), "/var/lib/gpulayer");
+}
+
+TEST(HostTest, IsKnown) {
+  EXPECT_FALSE(HostName().empty());
+  EXPECT_EQ(BootId(), BootId());
+}
+
+}  // namespace
+}  // namespace gpulayer
