@@ -14,6 +14,7 @@
 #include "gpulayer/v1/logs.grpc.pb.h"
 #include "gpulayer/v1/workers.grpc.pb.h"
 #include "model/limits.h"
+#include "model/token.h"
 #include "wire/status_code.h"
 
 namespace gpulayer::client {
@@ -47,7 +48,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint) {
   }
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = endpoint.ca_pem;
-  args.SetSslTargetNameOverride(kServerName);
+  args.SetSslTargetNameOverride(kTlsServerName);
   return grpc::CreateCustomChannel(endpoint.address, grpc::SslCredentials(ssl), args);
 }
 

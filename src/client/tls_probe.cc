@@ -15,6 +15,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "model/token.h"
 
 namespace gpulayer::client {
 namespace {
@@ -92,8 +93,8 @@ Result<Session> Handshake(const HostPort& address, const std::string& ca_pem, St
   s.ssl.reset(SSL_new(s.context.get()));
   if (!s.ssl) return Internal("TLS: no session");
   SSL_set_fd(s.ssl.get(), s.fd.get());
-  SSL_set_tlsext_host_name(s.ssl.get(), kServerName);
-  if (!ca_pem.empty()) SSL_set1_host(s.ssl.get(), kServerName);
+  SSL_set_tlsext_host_name(s.ssl.get(), kTlsServerName);
+  if (!ca_pem.empty()) SSL_set1_host(s.ssl.get(), kTlsServerName);
   const unsigned char alpn[] = {2, 'h', '2'};
   SSL_set_alpn_protos(s.ssl.get(), alpn, sizeof alpn);
   const NoSigpipe deaf;

@@ -14,8 +14,6 @@
 
 namespace gpulayer::client {
 
-inline constexpr char kServerName[] = "gpulayer-server";  // in every server's certificate
-
 struct PeerCertificate {
   std::string pem;
   Hash key;  // SHA-256 of the public key (SPKI, DER)

@@ -16,6 +16,10 @@
 
 namespace gpulayer {
 
+// In every server's certificate, and what every client verifies whatever address it dialled: it
+// names the role, not the host, since a machine has many addresses.
+inline constexpr char kTlsServerName[] = "gpulayer-server";
+
 struct TokenText {
   bool credential = false;
   std::string role;    // "client", "worker" or "admin"

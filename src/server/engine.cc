@@ -137,7 +137,7 @@ class Engine::Impl {
                                " events wait (kEngineQueueEvents). Try again in a moment.");
     }
     if (status.code() == StatusCode::kCancelled) {
-      return Cancelled("the server is stopping. Try again when it is up.");
+      return Cancelled(kServerIsStopping);
     }
     return status;
   }

@@ -24,6 +24,8 @@ namespace gpulayer {
 
 class Store;
 
+inline constexpr char kServerIsStopping[] = "server is stopping. Try again when it is up.";
+
 // A worker's connection as the engine sees it. Deliver() hands over SendWelcome, SendAssign,
 // SendStop, SendEndAck or CloseSession and must not wait.
 class SessionSink {

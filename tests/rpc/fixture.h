@@ -16,6 +16,7 @@
 #include "gpulayer/v1/jobs.grpc.pb.h"
 #include "gpulayer/v1/logs.grpc.pb.h"
 #include "gpulayer/v1/workers.grpc.pb.h"
+#include "model/token.h"
 #include "server/server.h"
 #include "support/temp_dir.h"
 
@@ -50,7 +51,7 @@ inline std::shared_ptr<grpc::Channel> ConnectTo(const Server& server, Transport 
   }
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = server.ca_pem();
-  arguments.SetSslTargetNameOverride("gpulayer-server");
+  arguments.SetSslTargetNameOverride(kTlsServerName);
   return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(server.port()),
                                    grpc::SslCredentials(ssl), arguments);
 }

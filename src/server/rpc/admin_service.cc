@@ -108,8 +108,7 @@ class AdminService final : public pb::Admin::CallbackService {
           reply->set_slots_used(used);
           responder->Finish(OkStatus());
         });
-    if (!posted.ok())
-      responder->Finish(posted.code() == StatusCode::kCancelled ? StoppingStatus() : posted);
+    if (!posted.ok()) responder->Finish(Refusal(posted));
     return reactor;
   }
 
@@ -200,8 +199,7 @@ class AdminService final : public pb::Admin::CallbackService {
     auto responder = std::make_shared<Responder>(reactor);
     const gpulayer::Status posted = parts_.io.Post(
         [work, caller = *caller, responder]() -> void { responder->Finish(Run(work, caller)); });
-    if (!posted.ok())
-      responder->Finish(posted.code() == StatusCode::kCancelled ? StoppingStatus() : posted);
+    if (!posted.ok()) responder->Finish(Refusal(posted));
     return reactor;
   }
 

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "server/rpc/respond.h"
+
 namespace gpulayer::rpc {
 namespace {
 
@@ -62,8 +64,6 @@ bool IsUnixSocket(const grpc::CallbackServerContext& context) {
 }  // namespace
 
 std::span<const MethodRule> MethodRules() { return kRules; }
-
-Status StoppingStatus() { return Unavailable("server is stopping. Try again when it is up."); }
 
 Guard::Guard(security::TokenAuthority& tokens, UserName local_user)
     : tokens_(tokens), local_user_(std::move(local_user)) {}

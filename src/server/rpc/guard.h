@@ -51,8 +51,6 @@ class Guard {
   std::atomic<bool> stopping_{false};
 };
 
-Status StoppingStatus();  // UNAVAILABLE "server is stopping"
-
 }  // namespace gpulayer::rpc
 
 #endif  // GPULAYER_SERVER_RPC_GUARD_H_

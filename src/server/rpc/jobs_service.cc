@@ -27,11 +27,6 @@ constexpr int kCancelSelectors = 10'000;
 
 core::Caller ToCaller(const Principal& principal) { return {principal.user, principal.admin()}; }
 
-// Engine and pools refuse with CANCELLED once they are stopped.
-Status Refusal(const Status& status) {
-  return status.code() == StatusCode::kCancelled ? StoppingStatus() : status;
-}
-
 // A job without a name is called as its program is.
 std::string NameOf(const std::string& program) {
   std::string name = Printable(BaseName(program));

@@ -103,9 +103,7 @@ class PullStream : public grpc::ServerWriteReactor<Response>,
   // REQUIRES: busy_ was set by the caller.
   void Run() {
     const Status posted = Schedule([self = this->shared_from_this()] { self->Turn(); });
-    if (!posted.ok())
-      Conclude(posted.code() == StatusCode::kCancelled ? Unavailable("server is stopping")
-                                                       : posted);
+    if (!posted.ok()) Conclude(Refusal(posted));
   }
 
   void Turn() {

@@ -13,6 +13,7 @@
 
 #include "base/fault_point.h"
 #include "base/status.h"
+#include "server/engine.h"
 #include "wire/status_code.h"
 
 namespace gpulayer::rpc {
@@ -20,6 +21,13 @@ namespace gpulayer::rpc {
 inline grpc::Status ToGrpc(const Status& status) {
   if (status.ok()) return grpc::Status::OK;
   return {static_cast<grpc::StatusCode>(wire::ToWireCode(status.code())), status.message()};
+}
+
+inline Status StoppingStatus() { return Unavailable(kServerIsStopping); }
+
+// Engine and pools refuse with CANCELLED once they are stopped.
+inline Status Refusal(const Status& status) {
+  return status.code() == StatusCode::kCancelled ? StoppingStatus() : status;
 }
 
 // What one reply of a list may hold: well below the limit of a message.
@@ -38,9 +46,7 @@ class Responder {
   explicit Responder(grpc::ServerUnaryReactor* reactor) : reactor_(reactor) {}
   Responder(const Responder&) = delete;
   Responder& operator=(const Responder&) = delete;
-  ~Responder() {
-    Finish({StatusCode::kUnavailable, "server is stopping. Try again when it is up."});
-  }
+  ~Responder() { Finish(StoppingStatus()); }
 
   void Finish(const Status& status) {
     if (done_.exchange(true)) return;

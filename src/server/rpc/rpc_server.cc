@@ -15,6 +15,7 @@
 
 #include "model/limits.h"
 #include "server/rpc/addresses.h"
+#include "server/rpc/respond.h"
 #include "server/rpc/services.h"
 
 namespace gpulayer::rpc {

@@ -56,8 +56,7 @@ class WorkersService final : public v1::Workers::CallbackService {
           }
           responder->Finish(OkStatus());
         });
-    if (!posted.ok())
-      responder->Finish(posted.code() == StatusCode::kCancelled ? StoppingStatus() : posted);
+    if (!posted.ok()) responder->Finish(Refusal(posted));
     return reactor;
   }
 

@@ -15,6 +15,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "model/token.h"
 
 namespace gpulayer::security {
 namespace {

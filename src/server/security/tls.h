@@ -15,9 +15,6 @@
 
 namespace gpulayer::security {
 
-// The name every client verifies, whatever address it dialled.
-inline constexpr char kTlsServerName[] = "gpulayer-server";
-
 struct TlsIdentity {
   std::string ca_pem;
   std::string

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "model/limits.h"
+#include "model/token.h"
 #include "wire/status_code.h"
 
 namespace gpulayer::worker {
@@ -44,8 +45,7 @@ Result<ServerLink> OpenLink(const ServerAddress& address) {
     link.channel = grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), args);
     return link;
   }
-  // The certificate names the role, not the host: a machine has many addresses.
-  args.SetSslTargetNameOverride("gpulayer-server");
+  args.SetSslTargetNameOverride(kTlsServerName);
   grpc::SslCredentialsOptions ssl;
   ssl.pem_root_certs = address.ca_pem;
   link.channel = grpc::CreateCustomChannel(server, grpc::SslCredentials(ssl), args);
