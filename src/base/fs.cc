@@ -19,39 +19,102 @@
 namespace gpulayer {
 namespace {
 
-Status RemoveAt(int parent, const char* name, const std::string& shown) {
-  if (unlinkat(parent, name, 0) == 0 || errno == ENOENT) return OkStatus();
-  if (errno != EISDIR && errno != EPERM) return ErrnoStatus("remove " + shown, errno);
-  if (unlinkat(parent, name, AT_REMOVEDIR) == 0) return OkStatus();
-  UniqueFd dir(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!dir.valid() && errno == EACCES && fchmodat(parent, name, 0700, 0) == 0) {
-    dir = UniqueFd(openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+// Removes a folder's tree with one descriptor, however deep it is: the way back up is `..`, and it
+// must lead to the folder that we came from.
+class TreeRemover {
+ public:
+  explicit TreeRemover(const std::string& top) : top_(top) {}
+
+  Status Run() {
+    GPULAYER_RETURN_IF_ERROR(Take(AT_FDCWD, top_));
+    while (!levels_.empty()) {
+      if (levels_.back().names.empty()) {
+        GPULAYER_RETURN_IF_ERROR(Leave());
+        continue;
+      }
+      const std::string name = std::move(levels_.back().names.back());
+      levels_.back().names.pop_back();
+      GPULAYER_RETURN_IF_ERROR(Take(here_.get(), name));
+    }
+    return OkStatus();
   }
-  if (!dir.valid()) return ErrnoStatus("remove " + shown, errno);
-  // A folder without write permission keeps its entries; it is ours, so it may be opened up.
-  if (fchmod(dir.get(), 0700) != 0) return ErrnoStatus("remove " + shown, errno);
-  std::vector<std::string> names;
-  {
+
+ private:
+  struct Level {
+    std::string name;
+    dev_t device = 0;
+    ino_t inode = 0;
+    std::vector<std::string> names;  // still to be removed
+  };
+
+  // Removes it, or goes into it if it is a folder that has something in it.
+  Status Take(int parent, const std::string& name) {
+    if (unlinkat(parent, name.c_str(), 0) == 0 || errno == ENOENT) return OkStatus();
+    if (errno != EISDIR && errno != EPERM) return Fail(name);
+    if (unlinkat(parent, name.c_str(), AT_REMOVEDIR) == 0) return OkStatus();
+    return Enter(parent, name);
+  }
+
+  Status Fail(const std::string& name) const {
+    const int error = errno;
+    std::string path;
+    for (const Level& level : levels_)
+      path = path.empty() ? level.name : JoinPath(path, level.name);
+    return ErrnoStatus("remove " + (path.empty() ? name : JoinPath(path, name)), error);
+  }
+
+  Status Enter(int parent, const std::string& name) {
+    UniqueFd dir(openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!dir.valid() && errno == EACCES && fchmodat(parent, name.c_str(), 0700, 0) == 0) {
+      dir = UniqueFd(openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    }
+    // A folder without write permission keeps its entries; it is ours, so it may be opened up.
+    struct stat st{};
+    if (!dir.valid() || fchmod(dir.get(), 0700) != 0 || fstat(dir.get(), &st) != 0)
+      return Fail(name);
+    Level level{name, st.st_dev, st.st_ino, {}};
     const int copy = fcntl(dir.get(), F_DUPFD_CLOEXEC, 0);
     DIR* stream = copy >= 0 ? fdopendir(copy) : nullptr;
     if (stream == nullptr) {
+      const Status failed = Fail(name);
       if (copy >= 0) close(copy);
-      return ErrnoStatus("list " + shown, errno);
+      return failed;
     }
     while (const dirent* entry = readdir(stream)) {
       const std::string_view entry_name = entry->d_name;
-      if (entry_name != "." && entry_name != "..") names.emplace_back(entry_name);
+      if (entry_name != "." && entry_name != "..") level.names.emplace_back(entry_name);
     }
     closedir(stream);
+    here_ = std::move(dir);
+    levels_.push_back(std::move(level));
+    return OkStatus();
   }
-  for (const std::string& child : names) {
-    GPULAYER_RETURN_IF_ERROR(RemoveAt(dir.get(), child.c_str(), JoinPath(shown, child)));
+
+  // Up from a folder that is empty now, and removes it.
+  Status Leave() {
+    const Level done = std::move(levels_.back());
+    levels_.pop_back();
+    if (levels_.empty()) {
+      const bool removed = unlinkat(AT_FDCWD, top_.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+      return removed ? OkStatus() : Fail(top_);
+    }
+    UniqueFd up(openat(here_.get(), "..", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat st{};
+    if (!up.valid() || fstat(up.get(), &st) != 0) return Fail(done.name);
+    if (st.st_dev != levels_.back().device || st.st_ino != levels_.back().inode) {
+      errno = ESTALE;  // moved away meanwhile: what lies above it is not ours to touch
+      return Fail(done.name);
+    }
+    here_ = std::move(up);
+    const bool removed =
+        unlinkat(here_.get(), done.name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT;
+    return removed ? OkStatus() : Fail(done.name);
   }
-  if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
-    return ErrnoStatus("remove " + shown, errno);
-  }
-  return OkStatus();
-}
+
+  const std::string& top_;
+  std::vector<Level> levels_;  // from the top down to here_
+  UniqueFd here_;
+};
 
 }  // namespace
 
@@ -168,7 +231,23 @@ Status MakeDirs(const std::string& path, mode_t mode) {
   return ErrnoStatus("make folder " + path, errno);
 }
 
-Status RemoveTree(const std::string& path) { return RemoveAt(AT_FDCWD, path.c_str(), path); }
+Status MakePrivateDir(const std::string& path) {
+  GPULAYER_RETURN_IF_ERROR(MakeDirs(path, 0700));
+  struct stat st{};
+  if (lstat(path.c_str(), &st) != 0) return ErrnoStatus("look at " + path, errno);
+  const uid_t owner = st.st_uid;  // of a link: who put it there
+  if (S_ISLNK(st.st_mode) && stat(path.c_str(), &st) != 0)
+    return ErrnoStatus("look at " + path, errno);
+  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || owner != geteuid()) {
+    return PermissionDenied(path + ": not a folder of this account");
+  }
+  if ((st.st_mode & 0777) == 0700) return OkStatus();
+  if (chmod(path.c_str(), 0700) != 0) return ErrnoStatus("chmod " + path, errno);
+  if ((st.st_mode & 0077) != 0) LogWarning(path + " was open to other accounts: closed to them");
+  return OkStatus();
+}
+
+Status RemoveTree(const std::string& path) { return TreeRemover(path).Run(); }
 
 Result<std::string> MakeTempDir(const std::string& parent, const std::string& prefix) {
   std::string path = JoinPath(parent, prefix + "XXXXXX");

@@ -51,8 +51,11 @@ Status WriteFileAtomic(const std::string& path, std::string_view data, mode_t mo
 Status SyncDir(const std::string& dir);
 
 Status MakeDirs(const std::string& path, mode_t mode = 0700);  // like mkdir -p
+// A folder that only this account can look into, made now or tightened (the log says so).
+// PERMISSION_DENIED: it is no folder, or another account's.
+Status MakePrivateDir(const std::string& path);
 // Removes a file, link or whole tree without following links; makes folders writable on the way. OK
-// if there was nothing.
+// if there was nothing. Needs three descriptors, however deep the tree is.
 Status RemoveTree(const std::string& path);
 // A fresh folder (0700) named `<parent>/<prefix>XXXXXX`.
 Result<std::string> MakeTempDir(const std::string& parent, const std::string& prefix);

@@ -36,22 +36,23 @@ UserName AccountName() {
   return UserName("uid-" + std::to_string(geteuid()));
 }
 
-// A folder that only this account can look into, ours already or made now.
-Status MakePrivateDir(const std::string& path) {
-  GPULAYER_RETURN_IF_ERROR(MakeDirs(path, 0700));
-  struct stat st{};
-  if (lstat(path.c_str(), &st) != 0) return ErrnoStatus("look at " + path, errno);
-  if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid()) {
-    return PermissionDenied(path + ": not a folder of this account");
-  }
-  if ((st.st_mode & 0777) != 0700 && chmod(path.c_str(), 0700) != 0)
-    return ErrnoStatus("chmod " + path, errno);
-  return OkStatus();
-}
-
 Status CheckWritable(const std::string& dir) {
   if (access(dir.c_str(), W_OK | X_OK) == 0) return OkStatus();
   return ErrnoStatus("write to data directory " + dir, errno);
+}
+
+// It may be open to be looked into: what is private lies in folders of its own. But who may write
+// there could put other things in their place.
+Status CloseToWriters(const std::string& dir) {
+  struct stat st{};
+  if (stat(dir.c_str(), &st) != 0) return ErrnoStatus("look at " + dir, errno);
+  if ((st.st_mode & 0022) == 0 || (st.st_mode & S_ISVTX) != 0) return OkStatus();
+  if (st.st_uid != geteuid()) {
+    return PermissionDenied(dir + ": other accounts may write there, and it is not this account's");
+  }
+  if (chmod(dir.c_str(), st.st_mode & 07755) != 0) return ErrnoStatus("chmod " + dir, errno);
+  LogWarning("data directory " + dir + " could be written to by other accounts: closed to them");
+  return OkStatus();
 }
 
 // Where the socket of a data directory lies: in it, or, over the kernel's limit for such paths, in
@@ -101,6 +102,7 @@ class Server::Impl {
     server_dir = JoinPath(data_dir, "server");
     GPULAYER_RETURN_IF_ERROR(Hinted(MakeDirs(data_dir, 0700)));
     GPULAYER_RETURN_IF_ERROR(Hinted(CheckWritable(data_dir)));
+    GPULAYER_RETURN_IF_ERROR(Hinted(CloseToWriters(data_dir)));
     GPULAYER_RETURN_IF_ERROR(Hinted(MakePrivateDir(server_dir)));
     GPULAYER_ASSIGN_OR_RETURN(FileLock held, LockDataDir(data_dir, server_dir));
     lock.emplace(std::move(held));

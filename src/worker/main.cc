@@ -269,7 +269,7 @@ int Main(const std::vector<std::string>& args) {
   std::string log_file;
   if (!flags->foreground) {
     const std::string log_dir = JoinPath(*data_dir, "log");
-    if (const Status made = MakeDirs(log_dir); !made.ok()) return fail(made);
+    if (const Status made = MakePrivateDir(log_dir); !made.ok()) return fail(made);
     log_file = JoinPath(log_dir, "worker.log");
   }
   if (const Status opened = OpenLog("gpulayer-worker", log_file, LogLevel::kInfo); !opened.ok()) {

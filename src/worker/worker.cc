@@ -131,7 +131,7 @@ Status Worker::Impl::Start() {
   if (options_.data_dir.empty() || options_.data_dir.front() != '/') {
     return InvalidArgument("start worker: the data directory must be an absolute path");
   }
-  GPULAYER_RETURN_IF_ERROR(MakeDirs(options_.data_dir).Prefixed("start worker"));
+  GPULAYER_RETURN_IF_ERROR(MakePrivateDir(options_.data_dir).Prefixed("start worker"));
   GPULAYER_ASSIGN_OR_RETURN(FileLock held, LockDataDir(options_.data_dir));
   lock_ = std::move(held);
   GPULAYER_ASSIGN_OR_RETURN(profile_.id, LoadIdentity(options_.data_dir));

@@ -1,6 +1,8 @@
 #include "base/fs.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +37,56 @@ TEST(FsTest, RemoveTreeTakesReadOnlyFoldersAndLeavesLinkTargets) {
   EXPECT_FALSE(PathExists(dir / "tree"));
   EXPECT_TRUE(PathExists(dir / "keep"));
   EXPECT_TRUE(RemoveTree(dir / "tree").ok());
+}
+
+TEST(FsTest, RemoveTreeTakesADeepTreeWithFewDescriptors) {
+  TempDir dir;
+  constexpr int kDeep = 3000;
+  ASSERT_TRUE(MakeDirs(dir / "top/beside").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir / "top/beside/f", "x").ok());
+  UniqueFd at = *OpenFile(dir / "top", O_RDONLY | O_DIRECTORY);
+  for (int i = 0; i < kDeep; ++i) {
+    ASSERT_EQ(mkdirat(at.get(), "d", 0700), 0);
+    at = UniqueFd(openat(at.get(), "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(at.valid());
+  }
+  UniqueFd(openat(at.get(), "f", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  at.Reset();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{16, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Status removed = RemoveTree(dir / "top");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(removed.ok()) << removed.ToString().substr(0, 200);
+  EXPECT_FALSE(PathExists(dir / "top"));
+}
+
+TEST(FsTest, PrivateFoldersAreMadeOrTightened) {
+  TempDir dir;
+  const auto mode = [&] {
+    struct stat st{};
+    EXPECT_EQ(stat((dir / "p").c_str(), &st), 0);
+    return st.st_mode & 0777;
+  };
+  ASSERT_TRUE(MakePrivateDir(dir / "p").ok());
+  EXPECT_EQ(mode(), 0700U);
+  ASSERT_EQ(chmod((dir / "p").c_str(), 0755), 0);
+  ASSERT_TRUE(MakePrivateDir(dir / "p").ok());
+  EXPECT_EQ(mode(), 0700U);
+  ASSERT_EQ(symlink((dir / "p").c_str(), (dir / "moved").c_str()), 0);
+  EXPECT_TRUE(MakePrivateDir(dir / "moved").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir / "f", "x").ok());
+  EXPECT_FALSE(MakePrivateDir(dir / "f").ok());
+  if (geteuid() != 0) return;
+  ASSERT_EQ(chown((dir / "p").c_str(), 65534, 65534), 0);
+  EXPECT_EQ(MakePrivateDir(dir / "p").code(), StatusCode::kPermissionDenied);
+}
+
+TEST(FsTest, RemoveTreeNamesWhatItCannotRemove) {
+  const Status status = RemoveTree("/proc/self/fdinfo");
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(status.message().find("/proc/self/fdinfo"), std::string::npos);
 }
 
 TEST(FsTest, LockIsExclusive) {

@@ -65,6 +65,38 @@ TEST_F(WholeServerTest, FilesAreForTheOwnerAlone) {
   EXPECT_EQ(ModeOf(dir_ / "d/server/tls/server.key"), 0600);
 }
 
+TEST_F(WholeServerTest, AnOpenDataDirectoryIsClosedToWritersAndItsPrivatePartsToAll) {
+  const std::string dir = dir_ / "open";
+  ASSERT_TRUE(MakeDirs(dir + "/server", 0755).ok());
+  ASSERT_EQ(chmod(dir.c_str(), 0777), 0);
+  ASSERT_EQ(chmod((dir + "/server").c_str(), 0755), 0);
+  ::testing::internal::CaptureStderr();
+  auto server = Server::Start({dir, "", false});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  EXPECT_EQ(ModeOf(dir), 0755);
+  EXPECT_EQ(ModeOf(dir + "/server"), 0700);
+  EXPECT_EQ(ModeOf((*server)->socket_path()), 0600);
+  EXPECT_THAT(log, HasSubstr(dir + " could be written to by other accounts"));
+  EXPECT_THAT(log, HasSubstr(dir + "/server was open to other accounts"));
+}
+
+TEST_F(WholeServerTest, WhoKnocksWithoutTlsFillsNoLog) {
+  ::testing::internal::CaptureStderr();
+  const UniqueFd peer(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(server_->port()));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(peer.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0);
+  ASSERT_TRUE(WriteAll(peer.get(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n").ok());
+  char buffer[64];
+  while (read(peer.get(), buffer, sizeof buffer) > 0) {
+  }
+  server_.reset();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(WholeServerTest, StopLeavesNoEndpointAndAStartFindsEverythingAgain) {
   const std::string token = Token(Role::kClient);
   const std::string ca = server_->ca_pem();
