@@ -103,6 +103,39 @@ TEST_P(LogsTest, FollowGoesFromBeforeTheStartToTheEnd) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_P(LogsTest, AFollowerIsToldThatTheNextAttemptBegins) {
+  const v1::AttemptKey first = StartJob("a");
+  Append(first, FakeWorker::Frame(LogStream::kOut, "one\n"));
+  Call call(client_);
+  v1::ReadLogsRequest request = Request();
+  request.set_follow(true);
+  auto stream = logs_->Read(&call, request);
+  v1::LogChunk chunk;
+  ASSERT_TRUE(stream->Read(&chunk));
+  // Its worker comes back without it.
+  const std::string bearer =
+      GetParam() == Transport::kTls ? Credential(Role::kWorker, FakeWorker::kId) : "";
+  auto back = std::make_unique<FakeWorker>(ConnectTo(*server_, GetParam()), bearer);
+  ASSERT_TRUE(back->Greet());
+  worker_ = std::move(back);
+  const auto second = worker_->NextAssign();
+  ASSERT_TRUE(second);
+  ASSERT_TRUE(stream->Read(&chunk));
+  ASSERT_EQ(chunk.pieces_size(), 1);
+  EXPECT_EQ(chunk.pieces(0).stream(), static_cast<int>(LogStream::kNote));
+  EXPECT_EQ(chunk.pieces(0).data(),
+            "attempt 1 was lost on w1 (worker w1 has it no more), attempt 2 starts on w1\n");
+  EXPECT_EQ(chunk.attempt(), 2);
+  EXPECT_EQ(chunk.next_offset(), 0);
+  ASSERT_TRUE(worker_->SendProgress(second->key(), kRunning));
+  sent_ = 0;
+  Append(second->key(), FakeWorker::Frame(LogStream::kOut, "again\n"));
+  ASSERT_TRUE(stream->Read(&chunk));
+  EXPECT_EQ(chunk.pieces(0).data(), "again\n");
+  End(second->key());
+  EXPECT_FALSE(stream->Read(&chunk));
+}
+
 TEST_P(LogsTest, AFollowerMayAskForTheAttemptThatItWaitsFor) {
   v1::JobSpec spec = Spec({"true"}, "w");
   spec.mutable_requirements()->set_slots(2);

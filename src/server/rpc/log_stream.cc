@@ -150,12 +150,40 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
       if (!request_.follow()) return Step::Finish(OkStatus());
       if (!over) return Step::Idle();
       if (attempt_ == now.newest && now.over) return Step::Finish(OkStatus());
-      attempt_ = AttemptNo(attempt_.value() + 1);  // the next one, or the wait for it
-      offset_ = 0;
-      out->set_attempt(attempt_.value());
+      GPULAYER_RETURN_IF_ERROR(TurnToNext(out));
+      return Step::Write();
     }
     // All of it was left out: say how far it is, so that a repeat need not read it again.
     return want_tail_ ? Step::Again() : Step::Write();
+  }
+
+  // On to the next attempt, or to the wait for it. A follower is told why, or it would take one
+  // program's output for the other's.
+  Status TurnToNext(v1::LogChunk* out) {
+    GPULAYER_ASSIGN_OR_RETURN(const std::vector<AttemptRecord> attempts,
+                              reader_->GetAttempts(task_));
+    const AttemptNo next(attempt_.value() + 1);
+    std::string ended = "ended";
+    std::string then = "is queued";
+    for (const AttemptRecord& attempt : attempts) {
+      if (attempt.ref.number == attempt_) {
+        const Cause& cause = attempt.outcome.cause;
+        if (cause.kind == CauseKind::kWorkerLost) ended = "was lost";
+        ended += " on " + attempt.worker_name;
+        if (!cause.text.empty()) ended += " (" + cause.text + ")";
+      }
+      if (attempt.ref.number == next) then = "starts on " + attempt.worker_name;
+    }
+    v1::LogChunk::Piece* note = out->add_pieces();
+    note->set_stream(static_cast<std::int32_t>(LogStream::kNote));
+    note->set_data("attempt " + std::to_string(attempt_.value()) + " " + ended + ", attempt " +
+                   std::to_string(next.value()) + " " + then + "\n");
+    note->set_wall_us(ToMicros(parts_.clock.Now().wall));
+    attempt_ = next;
+    offset_ = 0;
+    out->set_attempt(attempt_.value());
+    out->set_next_offset(0);
+    return OkStatus();
   }
 
   // True: something was read, perhaps nothing of it is shown.
