@@ -53,6 +53,7 @@ Result<Side> OpenSide(const std::string& dir, std::string* why) {
 Status ListOutputs(Side* side, std::vector<Warning>* warnings) {
   WalkPlan plan;
   plan.use_rules = false;
+  plan.open_up = true;
   GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side->root.get(), side->path, std::move(plan)));
   side->entries = std::move(listing.entries);
   warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
@@ -73,6 +74,7 @@ class WorkSide {
       plan.tracked = Tracked(plan.ignore.prefix);
     }
     plan.keep_folders = false;
+    plan.open_up = true;
     GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side->root.get(), side->path, std::move(plan)));
     warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
     for (ListedEntry& entry : listing.entries) {

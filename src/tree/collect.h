@@ -43,8 +43,9 @@ struct Collected {
 // A changed file is one whose content differs from the source's: touched ones are hashed to find
 // out, a changed mode alone is none. A source file that an ignore rule matches counts as tracked.
 // New folders come home from output_dir, from work_dir only as parents of files. What cannot come
-// (links that leave, FIFOs, sockets, unreadable or unstable files, clashes, over the limit) is
-// listed in result.left_out with the reason. A folder that was removed brings nothing and is no
+// (links that leave, FIFOs, sockets, unstable files, clashes, over the limit, what is another
+// account's and not readable) is listed in result.left_out with the reason. What this account owns
+// and may not read is made readable on the way and keeps its mode in the tree. A folder that was removed brings nothing and is no
 // error; one that became a link is never followed and is listed as ".", as is an unreadable one:
 // the other one's files come home all the same.
 // Threads:  any.

@@ -51,6 +51,17 @@ struct Pending {
 
 std::uint32_t PermissionsOf(const struct stat& info) { return info.st_mode & 0777; }
 
+// Gives the owner `bits` on what is this account's. A link put in its place meanwhile could lead to
+// nothing but another file of the same account, whose programs may do that themselves.
+bool OpenUp(int dir, const std::string& path, mode_t bits, mode_t* mode) {
+  const std::string name = path.empty() ? "." : path;
+  struct stat info = {};
+  if (fstatat(dir, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return false;
+  if (info.st_uid != geteuid() || (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))) return false;
+  *mode = info.st_mode;
+  return fchmodat(dir, name.c_str(), (info.st_mode & 07777) | bits, 0) == 0;
+}
+
 bool AlwaysOut(std::string_view name) { return name == "__pycache__" || name == "gpulayer_runs"; }
 
 class Walker {
@@ -121,7 +132,8 @@ class Walker {
 
   Status Read(Pending self) {
     const std::string path = folders_[self.index].path;
-    UniqueFd dir = OpenBeneath(root_, path, O_RDONLY | O_DIRECTORY);
+    mode_t shut = 0;  // its mode, if it was shut and had to be opened up
+    UniqueFd dir = OpenFolder(path, &shut);
     if (!dir.valid()) {
       if (path.empty()) return ErrnoStatus("list " + shown_, errno);
       folders_[self.index].listed = false;
@@ -130,6 +142,7 @@ class Walker {
     }
     struct stat info = {};
     if (fstat(dir.get(), &info) != 0) return ErrnoStatus("stat " + JoinPath(shown_, path), errno);
+    if (shut != 0) info.st_mode = shut;
     folders_[self.index].mode = PermissionsOf(info);
     Result<std::vector<Name>> names = ListNames(dir.get(), JoinPath(shown_, path));
     if (!names.ok()) {
@@ -140,6 +153,24 @@ class Walker {
     if (plan_.use_rules && !Enter(dir.get(), path, *names, &self)) return OkStatus();
     for (const Name& name : *names) Visit(dir.get(), path, name, self);
     return OkStatus();
+  }
+
+  // With the right to list it and to open what is in it, if that can be had.
+  UniqueFd OpenFolder(const std::string& path, mode_t* shut) const {
+    UniqueFd dir = OpenBeneath(root_, path, O_RDONLY | O_DIRECTORY);
+    if (!plan_.open_up || geteuid() == 0) return dir;
+    const int error = errno;
+    const bool enterable = dir.valid() && faccessat(dir.get(), ".", X_OK, AT_EACCESS) == 0;
+    if (enterable || (!dir.valid() && error != EACCES)) {
+      errno = error;
+      return dir;
+    }
+    if (!OpenUp(root_, path, S_IRUSR | S_IXUSR, shut)) {
+      *shut = 0;
+      errno = error;
+      return dir;
+    }
+    return OpenBeneath(root_, path, O_RDONLY | O_DIRECTORY);
   }
 
   // Takes in the rules that begin in this folder. False: nothing of it belongs to the set.
@@ -278,7 +309,9 @@ class Walker {
     } else if (S_ISREG(info.st_mode)) {
       // The common case needs no question to the kernel.
       const bool plain = info.st_uid == geteuid() && (info.st_mode & S_IRUSR) != 0;
-      if (!plain && faccessat(dir, name.c_str(), R_OK, AT_EACCESS) != 0) {
+      mode_t shut = 0;
+      if (!plain && faccessat(dir, name.c_str(), R_OK, AT_EACCESS) != 0 &&
+          !(plan_.open_up && OpenUp(dir, name, S_IRUSR, &shut))) {
         Warn(path, "not readable");
         return;
       }

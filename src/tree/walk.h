@@ -23,7 +23,10 @@ struct WalkPlan {
   // True: folders with a .git are asked for as repositories of their own, and what is found is
   // added to the result's rules. False: ignore.nested_roots says which they are.
   bool find_repositories = false;
-  bool use_rules = true;     // false: everything that lies in the folder
+  bool use_rules = true;  // false: everything that lies in the folder
+  // Files and folders of this account that it may not read are made readable, and listed with the
+  // mode that they had. For what a program that is over has left, never for a user's own folder.
+  bool open_up = false;
   bool keep_folders = true;  // list empty folders, and those whose mode is not 0755
   std::int64_t limit_bytes = INT64_MAX;
   std::int64_t limit_files = INT64_MAX;

@@ -254,5 +254,44 @@ TEST_F(CollectTest, ReasonsAreTextWhateverALinkLeadsTo) {
   EXPECT_EQ(Printable(out.result.left_out[0].reason), out.result.left_out[0].reason);
 }
 
+// As a worker that is not root: `chmod 0` by the program is no reason to lose what it made.
+TEST_F(CollectTest, WhatItsOwnerMayNotReadComesHomeAllTheSame) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  constexpr uid_t kNobody = 65534;
+  source_.entries = {blobs_.File("src.py", "then")};
+  LayOut();
+  Put(Work("src.py"), "now!");
+  Put(Out("closed"), "c");
+  Put(Out("shut/inner"), "i");
+  Put(Out("listed/inner"), "i");
+  Put(Out("foreign"), "f");
+  for (const std::string& path :
+       {dir_ / "work", dir_ / "out", Work("src.py"), Out("closed"), Out("shut"), Out("shut/inner"),
+        Out("listed"), Out("listed/inner")}) {
+    ASSERT_EQ(chown(path.c_str(), kNobody, kNobody), 0) << path;
+  }
+  chmod(dir_.path().c_str(), 0755);
+  for (const std::string& path : {Work("src.py"), Out("closed"), Out("shut"), Out("foreign")}) {
+    ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  }
+  ASSERT_EQ(chmod(Out("listed").c_str(), 0400), 0);
+  ASSERT_EQ(setegid(kNobody), 0);
+  ASSERT_EQ(seteuid(kNobody), 0);
+  const Collected out = Run();
+  ASSERT_EQ(seteuid(0), 0);
+  ASSERT_EQ(setegid(0), 0);
+  EXPECT_THAT(PathsOf(out.tree),
+              ElementsAre("closed", "listed/", "listed/inner", "shut/", "shut/inner", "src.py"));
+  for (const TreeEntry& entry : out.tree.entries) {
+    if (entry.path == "closed" || entry.path == "shut" || entry.path == "src.py") {
+      EXPECT_EQ(entry.mode, 0U) << entry.path;
+    }
+    if (entry.path == "listed") EXPECT_EQ(entry.mode, 0400U);
+  }
+  ASSERT_EQ(out.result.left_out.size(), 1U);
+  EXPECT_EQ(out.result.left_out[0].path, "foreign");
+  EXPECT_EQ(out.result.left_out[0].reason, "not readable");
+}
+
 }  // namespace
 }  // namespace gpulayer::tree
