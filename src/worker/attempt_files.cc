@@ -131,7 +131,16 @@ Status AttemptFiles::Prepare(const Assignment& assignment, Cancel& cancel) {
 
 Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel& cancel) {
   const JobSpec& spec = *assignment.spec;
-  GPULAYER_ASSIGN_OR_RETURN(const WorkDir dir, work_dirs_->Adopt(assignment.key.id));
+  const Result<WorkDir> adopted = work_dirs_->Adopt(assignment.key.id);
+  if (adopted.status().code() == StatusCode::kNotFound) {
+    // It was laid out, or the program would not have run.
+    OutputResult none;
+    none.left_out = {{".", 0, "the program removed the folder of its attempt, outputs and all"}};
+    none.left_out_count = 1;
+    return none;
+  }
+  if (!adopted.ok()) return adopted.status();
+  const WorkDir& dir = *adopted;
   std::shared_ptr<const Tree> source;
   if (!spec.source_tree.empty()) {
     const TimePoint deadline = Clock::System().Now().mono + limits::kPrepareLimit;

@@ -156,6 +156,20 @@ TEST_F(WorkerTest, ProgramThatRemovesItsWorkFolderKeepsItsOutputs) {
   EXPECT_THAT(server_.Outputs(key), ElementsAre(Pair("p", "precious\n")));
 }
 
+TEST_F(WorkerTest, ProgramThatRemovesTheWholeAttemptKeepsItsOwnEnd) {
+  StartWorker();
+  JobSpec spec = Shell("echo lost > \"$GPULAYER_OUTPUT_DIR/p\"; rm -rf \"${PWD%/*}\"; exit 7");
+  spec.source_tree = server_.PutSource({{"a", "a"}});
+  const AttemptKey key = server_.Assign(1, spec);
+  const v1::Ended end = WaitEnded(key);
+  EXPECT_EQ(end.outcome().exit_code(), 7);
+  EXPECT_EQ(end.outcome().cause().kind(), static_cast<int>(CauseKind::kProgram));
+  EXPECT_TRUE(end.outputs().tree().empty());
+  ASSERT_EQ(end.outputs().left_out_size(), 1);
+  EXPECT_THAT(end.outputs().left_out(0).reason(), HasSubstr("the program removed"));
+  EXPECT_TRUE(Eventually([&] { return Left().empty(); }));
+}
+
 TEST_F(WorkerTest, LinkWhoseTargetIsNoTextIsReported) {
   StartWorker();
   const AttemptKey key = server_.Assign(1, Shell("ln -s \"$(printf '/\\377')\" l; echo x > f"));

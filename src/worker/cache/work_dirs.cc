@@ -91,10 +91,12 @@ class WorkDirsImpl final : public WorkDirs {
     WorkDir dir = Paths(attempt);
     const std::string file = JoinPath(dir.path, kLayoutFile);
     const Result<std::string> text = ReadFile(file);
-    struct stat info = {};
-    if (!text.ok() || stat(file.c_str(), &info) != 0) {
+    if (text.status().code() == StatusCode::kNotFound) {
       return NotFound("adopt work folder " + dir.path + ": it is not there or not complete");
     }
+    if (!text.ok()) return text.status().Prefixed("adopt work folder");
+    struct stat info = {};
+    if (stat(file.c_str(), &info) != 0) return ErrnoStatus("adopt work folder: " + file, errno);
     const std::vector<std::string> lines = Split(*text, '\n');
     Result<std::int64_t> mtime = ParseNumber(lines[0]);
     if (!mtime.ok()) return DataLoss("adopt work folder " + dir.path + ": " + file + " is damaged");
