@@ -151,7 +151,7 @@ class Engine::Impl {
       std::vector<Item> items = queue_.TakeUpTo(limits::kCommitBatch, patience);
       if (items.empty() && closed) break;
       if (const auto now = std::chrono::steady_clock::now(); now >= next_tick) {
-        items.push_back({core::Event(core::Tick{}), nullptr});
+        items.emplace_back().what = core::Event(core::Tick{});
         next_tick = now + kTick;
       }
       if (!items.empty()) Process(items);

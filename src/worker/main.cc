@@ -183,21 +183,25 @@ int PrintResources(const WorkerOptions& options) {
   return 0;
 }
 
-// Why the server will not have this worker, once it has said so.
+// That the server will not have this worker, once it has said so.
 class Refusal {
  public:
-  void Set(const Status& why) {
+  struct Said {
+    Status why;
+    Worker::StopMode mode = Worker::StopMode::kKeepJobs;
+  };
+  void Set(const Status& why, Worker::StopMode mode) {
     MutexLock lock(mutex_);
-    why_ = why;
+    said_ = Said{why, mode};
   }
-  std::optional<Status> get() {
+  std::optional<Said> get() {
     MutexLock lock(mutex_);
-    return why_;
+    return said_;
   }
 
  private:
   Mutex mutex_;
-  std::optional<Status> why_ GPULAYER_GUARDED_BY(mutex_);
+  std::optional<Said> said_ GPULAYER_GUARDED_BY(mutex_);
 };
 
 int Serve(WorkerOptions options) {
@@ -209,8 +213,8 @@ int Serve(WorkerOptions options) {
   ::signal(SIGPIPE, SIG_IGN);
 
   Refusal refusal;
-  options.on_refused = [&refusal](const Status& why) {
-    refusal.Set(why);
+  options.on_refused = [&refusal](const Status& why, Worker::StopMode mode) {
+    refusal.Set(why, mode);
     kill(getpid(), SIGTERM);
   };
   const std::string server = options.server;
@@ -226,9 +230,12 @@ int Serve(WorkerOptions options) {
   do {
     if (sigwait(&signals, &signal) != 0) signal = SIGTERM;
   } while (signal == SIGHUP);
-  if (const std::optional<Status> why = refusal.get()) {
-    std::cerr << "gpulayer-worker: " << why->message() << "\n";
-    (*worker)->Stop(Worker::StopMode::kKeepJobs);
+  if (const std::optional<Refusal::Said> refused = refusal.get()) {
+    std::cerr << "gpulayer-worker: " << refused->why.message() << "\n";
+    const bool end_jobs = refused->mode == Worker::StopMode::kEndJobs;
+    LogInfo(end_jobs ? "stopping: running jobs are ended, the server starts them elsewhere"
+                     : "stopping: running jobs go on until a worker is let in");
+    (*worker)->Stop(refused->mode);
     return kFailed;
   }
   LogInfo("stopping: running jobs are ended and go back to the server");

@@ -304,7 +304,10 @@ void Worker::Impl::On(SessionEvent event) {
     return session_->SayHello(*opened, {profile_, boot_id_, agent_.HeldAttempts()});
   }
   if (const auto* refused = std::get_if<Refused>(&event)) {
-    if (options_.on_refused) options_.on_refused(refused->why);
+    if (options_.on_refused) {
+      options_.on_refused(refused->why,
+                          refused->revoked ? StopMode::kEndJobs : StopMode::kKeepJobs);
+    }
     return;
   }
   Do(std::get<Event>(std::move(event)));

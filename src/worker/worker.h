@@ -23,6 +23,11 @@
 
 namespace gpulayer {
 
+enum class WorkerStopMode {
+  kEndJobs,  // a planned stop: SIGTERM to all jobs, SIGKILL after 5 s; the server queues them again
+  kKeepJobs,  // for an exchange of the daemon: the next worker on this directory finds them running
+};
+
 struct WorkerOptions {
   std::string server;      // "unix:/path" or "host:port"
   std::string ca_pem;      // of the server; empty on unix
@@ -40,8 +45,10 @@ struct WorkerOptions {
   bool ephemeral = false;                    // jobs die with this process
   std::string exec_program;                  // gpulayer-exec; empty: beside this program
   // Called once, from a thread of the worker, when it gives up: the server refuses this credential
-  // or this version. Jobs go on, waiting for a worker that is let in. It must not call Stop().
-  std::function<void(const Status&)> on_refused;
+  // or this version. The mode is how to stop then: a revoked worker's jobs are the server's to
+  // start elsewhere, so they end here; else they wait for a worker that is let in. It must not call
+  // Stop().
+  std::function<void(const Status&, WorkerStopMode)> on_refused;
 };
 
 class Worker {
@@ -55,12 +62,7 @@ class Worker {
   bool connected() const;  // the server welcomed this worker and the link stands
   WorkerId id() const;     // drawn once per data directory
 
-  enum class StopMode {
-    kEndJobs,   // a planned stop: SIGTERM to all jobs, SIGKILL after 5 s; the server queues them
-                // again
-    kKeepJobs,  // for an exchange of the daemon: the next worker on this directory finds them
-                // running
-  };
+  using StopMode = WorkerStopMode;
   void Stop(StopMode mode = StopMode::kEndJobs);  // may be called twice
 
  private:

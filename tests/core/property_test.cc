@@ -74,6 +74,9 @@ class World {
         w.held.clear();
         ++w.boot;
         return Disconnect(w);
+      case 15:  // its credential is revoked; it joins again when it connects
+        Apply(core::WorkerRevoked{w.profile.id});
+        return Disconnect(w);
       default:
         w.profile.resources.slots = op.b % 4 + 1;
         if (w.session.value() != 0) {
@@ -270,7 +273,7 @@ class World {
 
 RC_GTEST_PROP(CorePropertyTest, RandomEventsKeepTheInvariants, ()) {
   const auto ops = *rc::gen::container<std::vector<Op>>(rc::gen::construct<Op>(
-      rc::gen::inRange(0, 16), rc::gen::inRange(0, 1000), rc::gen::inRange(0, 1000)));
+      rc::gen::inRange(0, 17), rc::gen::inRange(0, 1000), rc::gen::inRange(0, 1000)));
   World world;
   for (const Op& op : ops) world.Do(op);
   world.Settle();

@@ -27,6 +27,31 @@ TEST(WorkersTest, SilenceIsFirstSuspectThenLost) {
   EXPECT_EQ(attempt.outcome.cause.text, "worker w1 was not heard of for 1m");
 }
 
+TEST(WorkersTest, ARevokedWorkerIsLostAtOnce) {
+  Bench b;
+  const SessionId s = b.Connect("w1");
+  const JobId job = b.Submit({});
+  b.Running(job);
+  const AttemptKey old = b.Key(job);
+  b.Apply(core::WorkerRevoked{WorkerId("id-w1")});
+  EXPECT_EQ(b.View("w1").state, WorkerState::kOffline);
+  EXPECT_EQ(b.State(job), TaskState::kQueued);
+  EXPECT_EQ(b.store.attempts.at(old.ref).outcome.cause.text,
+            "the credential of worker w1 was revoked");
+  const auto closes = All<CloseSession>(b.last);
+  ASSERT_EQ(closes.size(), 1u);
+  EXPECT_EQ(closes[0].session, s);
+  EXPECT_EQ(closes[0].reason.code(), StatusCode::kUnauthenticated);
+  // Its stream's own end comes behind, and says nothing new.
+  b.Apply(core::WorkerDisconnected{s});
+  // Another one goes on with the job; back with a new credential, what it held is ended.
+  b.Connect("w2");
+  EXPECT_EQ(b.WorkerOf(job), "w2");
+  b.Connect("w1", kSmall, {{old, AttemptState::kRunning}});
+  EXPECT_THAT(All<SendWelcome>(b.last)[0].kill, ::testing::ElementsAre(old));
+  b.Apply(core::WorkerRevoked{WorkerId("id-unknown")});
+}
+
 TEST(WorkersTest, BackInsideTheLeaseKeepsItsJobs) {
   Bench b;
   const SessionId s = b.Connect("w1");

@@ -140,6 +140,34 @@ TEST_F(GuardTest, RevokingEndsOpenStreamsOfThatCredentialAlone) {
   EXPECT_EQ(worker.Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
 }
 
+TEST_F(GuardTest, ARevokedWorkerIsGivenUpUnlessItHasJoinedAgain) {
+  const std::string admin_token = Token(Role::kAdmin);
+  const std::string earlier = Credential(Role::kWorker, FakeWorker::kId);
+  const std::string mine = Credential(Role::kWorker, FakeWorker::kId);
+  FakeWorker worker(channel_, mine);
+  ASSERT_TRUE(worker.Greet());
+  auto admin = v1::Admin::NewStub(channel_);
+  auto workers = v1::Workers::NewStub(channel_);
+  const auto revoke = [&](const std::string& credential) {
+    v1::RevokeTokenRequest request;
+    request.set_id(ParseToken(credential)->id);
+    v1::RevokeTokenReply reply;
+    Call call(admin_token);
+    return admin->RevokeToken(&call, request, &reply).ok();
+  };
+  const auto state = [&] {
+    v1::ListWorkersReply reply;
+    Call call(admin_token);
+    EXPECT_TRUE(workers->List(&call, {}, &reply).ok());
+    return reply.workers_size() == 1 ? static_cast<WorkerState>(reply.workers(0).state())
+                                     : WorkerState::kSuspect;
+  };
+  ASSERT_TRUE(revoke(earlier));
+  EXPECT_EQ(state(), WorkerState::kOnline);
+  ASSERT_TRUE(revoke(mine));
+  EXPECT_EQ(state(), WorkerState::kOffline);  // not suspect: nothing is waited for
+}
+
 TEST_F(GuardTest, AWorkersCredentialOpensOnlyItsOwnSession) {
   FakeWorker other(channel_, Credential(Role::kWorker, std::string(32, 'f')));
   other.Send(FakeWorker::HelloMessage());

@@ -387,14 +387,37 @@ TEST_F(WorkerTest, RefusedCredentialIsSaidOnceAndNotRepeated) {
   server_.set_refuse({grpc::StatusCode::UNAUTHENTICATED, "revoked"});
   WorkerOptions options = Options();
   std::atomic<int> refusals{0};
-  options.on_refused = [&](const Status& why) {
-    EXPECT_THAT(why.message(), AllOf(HasSubstr("credential"), HasSubstr("revoked")));
+  options.on_refused = [&](const Status& why, Worker::StopMode mode) {
+    EXPECT_THAT(why.message(), AllOf(HasSubstr("credential"), HasSubstr("revoked"),
+                                     HasSubstr("`gpulayer join ADDRESS --token TOKEN`")));
+    EXPECT_EQ(mode, Worker::StopMode::kKeepJobs);  // it may be let in yet
     ++refusals;
   };
   Result<std::unique_ptr<Worker>> worker = Worker::Start(std::move(options));
   ASSERT_TRUE(worker.ok());
   EXPECT_TRUE(Eventually([&] { return refusals == 1; }));
   EXPECT_FALSE((*worker)->connected());
+}
+
+// The server starts its jobs elsewhere, so they must not go on here.
+TEST_F(WorkerTest, ARevokedCredentialEndsTheJobs) {
+  std::atomic<int> refusals{0};
+  std::atomic<Worker::StopMode> mode{Worker::StopMode::kKeepJobs};
+  WorkerOptions options = Options();
+  options.on_refused = [&](const Status&, Worker::StopMode how) {
+    mode = how;
+    ++refusals;
+  };
+  StartWorker(std::move(options));
+  const AttemptKey key = server_.Assign(1, Shell("echo up; sleep 600"));
+  ASSERT_TRUE(Eventually([&] { return server_.Output(key) == "up\n"; }));
+  server_.set_refuse({grpc::StatusCode::UNAUTHENTICATED, "token was revoked"});
+  server_.Stop();
+  server_.Start();
+  ASSERT_TRUE(Eventually([&] { return refusals == 1; }));
+  EXPECT_EQ(mode, Worker::StopMode::kEndJobs);
+  worker_->Stop(mode);
+  EXPECT_THAT(Census(server_.attempt_prefix, CensusMatch::kPrefix), IsEmpty());
 }
 
 TEST_F(WorkerTest, ManyShortProgramsAllComeHome) {

@@ -78,6 +78,7 @@ std::vector<Effect> Core::Apply(const Event& event, Instant now) {
                         [&](const CancelTasks& e) { OnCancel(turn, e); },
                         [&](const WorkerConnected& e) { OnConnected(turn, e); },
                         [&](const WorkerDisconnected& e) { OnDisconnected(turn, e); },
+                        [&](const WorkerRevoked& e) { OnRevoked(turn, e); },
                         [&](const WorkerHeard& e) { OnHeard(turn, e); },
                         [&](const AttemptProgress& e) { OnProgress(turn, e); },
                         [&](const AttemptEnded& e) { OnEnded(turn, e); },

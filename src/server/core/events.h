@@ -62,6 +62,12 @@ struct WorkerDisconnected {
   SessionId session;
 };
 
+// Its credential was revoked: it will not be let in again as what it was, so there is no lease to
+// wait for.
+struct WorkerRevoked {
+  WorkerId worker;
+};
+
 // Anything heard on a session that is no other event; the profile if it changed.
 struct WorkerHeard {
   SessionId session;
@@ -91,7 +97,7 @@ struct AttemptEnded {
 struct Tick {};
 
 using Event = std::variant<SubmitJobs, CancelTasks, WorkerConnected, WorkerDisconnected,
-                           WorkerHeard, AttemptProgress, AttemptEnded, Tick>;
+                           WorkerRevoked, WorkerHeard, AttemptProgress, AttemptEnded, Tick>;
 
 }  // namespace gpulayer::core
 

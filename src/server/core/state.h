@@ -149,6 +149,7 @@ void OnSubmit(Turn& turn, const SubmitJobs& event);
 void OnCancel(Turn& turn, const CancelTasks& event);
 void OnConnected(Turn& turn, const WorkerConnected& event);
 void OnDisconnected(Turn& turn, const WorkerDisconnected& event);
+void OnRevoked(Turn& turn, const WorkerRevoked& event);
 void OnHeard(Turn& turn, const WorkerHeard& event);
 void OnProgress(Turn& turn, const AttemptProgress& event);
 void OnEnded(Turn& turn, const AttemptEnded& event);

@@ -17,9 +17,16 @@ void DropSession(Turn& turn, Worker& worker) {
   worker.session = SessionId();
 }
 
-void LoseAll(Turn& turn, const Worker& worker, const std::string& why) {
+// Its attempts are lost for `why`; its session, if it has one, ends with `farewell`.
+void GiveUp(Turn& turn, Worker& worker, const std::string& why, Status farewell) {
+  worker.state = WorkerState::kOffline;
+  if (worker.session.value() != 0) {
+    turn.sends.push_back(CloseSession{worker.session, std::move(farewell)});
+    DropSession(turn, worker);
+  }
   const std::vector<TaskRef> attempts = worker.attempts;
   for (const TaskRef& ref : attempts) LoseAttempt(turn, ref, why);
+  turn.workers.insert(worker.record.profile.id);  // when it was last seen
 }
 
 // The lease: a worker not heard of is first given no more work, then given up.
@@ -41,12 +48,7 @@ void Refresh(Turn& turn, Worker& worker) {
 
   const std::string why = "worker " + worker.record.profile.name + " was not heard of for " +
                           FormatDuration(options.lost_after);
-  if (connected) {
-    turn.sends.push_back(CloseSession{worker.session, Unavailable(why + ": connect again")});
-    DropSession(turn, worker);
-  }
-  LoseAll(turn, worker, why);
-  turn.workers.insert(worker.record.profile.id);  // when it was last seen
+  GiveUp(turn, worker, why, Unavailable(why + ": connect again"));
 }
 
 void Hear(Turn& turn, Worker& worker) {
@@ -137,6 +139,14 @@ void OnDisconnected(Turn& turn, const WorkerDisconnected& event) {
   DropSession(turn, worker);
   turn.workers.insert(worker.record.profile.id);
   Refresh(turn, worker);
+}
+
+void OnRevoked(Turn& turn, const WorkerRevoked& event) {
+  const auto it = turn.state.workers.find(event.worker);
+  if (it == turn.state.workers.end()) return;
+  const std::string why =
+      "the credential of worker " + it->second.record.profile.name + " was revoked";
+  GiveUp(turn, it->second, why, Unauthenticated(why));
 }
 
 void OnHeard(Turn& turn, const WorkerHeard& event) {

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "gpulayer/v1/admin.grpc.pb.h"
 #include "model/limits.h"
@@ -183,6 +184,7 @@ class AdminService final : public pb::Admin::CallbackService {
             for (const TokenRecord& token : parts_.tokens.List()) {
               if (token.id != id && token.parent != id) continue;
               parts_.streams.EndOf(token.id, Unauthenticated("token was revoked"));
+              GiveUpWorkerOf(token.id);
             }
           }
           return revoked;
@@ -190,6 +192,15 @@ class AdminService final : public pb::Admin::CallbackService {
   }
 
  private:
+  // A queue too full to take it leaves the worker to its lease.
+  void GiveUpWorkerOf(const std::string& credential) {
+    const std::optional<WorkerId> worker = parts_.tokens.ShutOut(credential);
+    if (!worker) return;
+    LogInfo("worker " + worker->value() + " is given up: its credential was revoked");
+    IgnoreError(parts_.engine.Post(core::Event(core::WorkerRevoked{*worker})),
+                "its lease ends by itself");
+  }
+
   // Tokens are written to the database: not on gRPC's threads.
   template <typename Do>
   ServerUnaryReactor* OnPool(CallbackServerContext* context, const char* method, Do work) {

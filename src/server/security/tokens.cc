@@ -148,6 +148,21 @@ Status TokenAuthority::Revoke(const std::string& id) {
   return OkStatus();
 }
 
+std::optional<WorkerId> TokenAuthority::ShutOut(const std::string& id) {
+  const auto is_workers = [](const TokenRecord& record) {
+    return record.kind == TokenRecord::Kind::kCredential && record.role == Role::kWorker;
+  };
+  MutexLock lock(mutex_);
+  const auto it = records_.find(id);
+  if (it == records_.end() || !it->second.revoked || !is_workers(it->second)) return std::nullopt;
+  const std::string& worker = it->second.subject;
+  const bool has_another = std::any_of(records_.begin(), records_.end(), [&](const auto& entry) {
+    const TokenRecord& other = entry.second;
+    return is_workers(other) && !other.revoked && other.subject == worker;
+  });
+  return has_another ? std::nullopt : std::optional(WorkerId(worker));
+}
+
 std::vector<TokenRecord> TokenAuthority::List() {
   std::vector<TokenRecord> records;
   {

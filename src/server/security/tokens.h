@@ -56,6 +56,9 @@ class TokenAuthority {
   // A token and the credentials made of it, or one credential. Holds at once. If the store fails it
   // says so; a repeat stores it. NOT_FOUND. Idempotent.
   Status Revoke(const std::string& id);
+  // The worker that is shut out for good because credential `id` is revoked: none if that is no
+  // worker's credential, or if the worker has joined again and has another one.
+  std::optional<WorkerId> ShutOut(const std::string& id);
   std::vector<TokenRecord> List();  // by creation; secret_hash is left out
 
   Result<Principal> Authenticate(std::string_view bearer);

@@ -324,6 +324,7 @@ class Session::Impl {
 
   void Run() {
     Duration delay = options_.first_retry;
+    bool let_in = false;  // once
     for (std::int64_t number = 1;; ++number) {
       const steady_clock::time_point began = steady_clock::now();
       auto stream = std::make_shared<Stream>(
@@ -345,8 +346,11 @@ class Session::Impl {
         if (closing_) return;
       }
       sink_(SessionEvent(Event(Disconnected{})));
-      if (IsRefusal(end) && !was_welcomed) return Refuse(end);
-      // Of a session that stood the credential may have been revoked: the next Hello will tell.
+      let_in = let_in || was_welcomed;
+      // Of a session that stood only the credential is ever taken back.
+      if (end.code() == StatusCode::kUnauthenticated || (IsRefusal(end) && !was_welcomed)) {
+        return Refuse(end, let_in);
+      }
       Report(end, was_welcomed);
       if (was_welcomed && steady_clock::now() - began > options_.last_retry) {
         delay = options_.first_retry;
@@ -409,14 +413,19 @@ class Session::Impl {
     changed_.NotifyAll();  // with the lock held: the waiter may destroy this object next
   }
 
-  void Refuse(const Status& why) {
-    const bool version = why.code() == StatusCode::kFailedPrecondition;
-    const Status refused(why.code(), "server " + link_.server +
-                                         (version ? " refused this worker: "
-                                                  : " refused this worker's credential: ") +
-                                         why.message());
-    LogError(refused.message());
-    sink_(SessionEvent(Refused{refused}));
+  void Refuse(const Status& why, bool let_in) {
+    const std::string server = "server " + link_.server;
+    if (why.code() == StatusCode::kFailedPrecondition) {
+      return Refuse(server + " refused this worker: " + why.message(), why.code(), false);
+    }
+    std::string text = server + " refused this worker's credential: " + why.message();
+    if (text.back() != '.') text += '.';
+    text += " Join again with a new token: `gpulayer join ADDRESS --token TOKEN`.";
+    Refuse(text, why.code(), let_in);
+  }
+  void Refuse(const std::string& text, StatusCode code, bool revoked) {
+    LogError(text);
+    sink_(SessionEvent(Refused{{code, text}, revoked}));
   }
 
   // Once per kind of trouble, not once per attempt.

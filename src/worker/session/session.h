@@ -33,6 +33,7 @@ struct Opened {
 // FAILED_PRECONDITION (its version). The session has ended for good.
 struct Refused {
   Status why;
+  bool revoked = false;  // it had let the credential in before: no attempt is wanted any more
 };
 // Of the agent's events: Connected, Disconnected, Assigned, StopOrdered, LogAcked, EndAcked. After
 // each one but Disconnected the session waits for Next() before it reads on.
