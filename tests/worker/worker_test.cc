@@ -106,6 +106,22 @@ TEST_F(WorkerTest, RunsAProgramAndReportsItWhole) {
   EXPECT_TRUE(Eventually([&] { return Left().empty(); }));
 }
 
+TEST_F(WorkerTest, F35_OutputIsThereWhileTheProgramRuns) {
+  StartWorker();
+  JobSpec spec;
+  spec.command = {"python3", "-c",
+                  "import os, sys, time\n"
+                  "print('one')\n"
+                  "while not os.path.exists(sys.argv[1]): time.sleep(0.02)\n"
+                  "print('two')\n",
+                  dir_ / "go"};
+  const AttemptKey key = server_.Assign(1, spec);
+  ASSERT_TRUE(Eventually([&] { return server_.Output(key) == "one\n"; }));
+  ASSERT_TRUE(WriteFileAtomic(dir_ / "go", "").ok());
+  EXPECT_EQ(WaitEnded(key).outcome().exit_code(), 0);
+  EXPECT_EQ(server_.Output(key), "one\ntwo\n");
+}
+
 TEST_F(WorkerTest, SourceGoesThereAndOutputsComeHome) {
   StartWorker();
   JobSpec spec = Shell("cat sub/a.txt > made.txt; echo o > \"$GPULAYER_OUTPUT_DIR/o.txt\"; cat");
