@@ -39,20 +39,19 @@ class Chunker {
     GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(source.path, O_RDONLY | O_NOFOLLOW));
     std::int64_t left = source.size;
     bool first = true;
-    std::string buffer;
     do {
-      buffer.resize(static_cast<std::size_t>(
+      std::string& data = NewPart(hash, first ? source.size : -1);
+      data.resize(static_cast<std::size_t>(
           std::min<std::int64_t>(left, static_cast<std::int64_t>(limits::kChunkBytes))));
       std::size_t filled = 0;
-      while (filled < buffer.size()) {
-        GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, ReadSome(fd.get(), buffer.data() + filled,
-                                                                buffer.size() - filled));
+      while (filled < data.size()) {
+        GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,
+                                  ReadSome(fd.get(), data.data() + filled, data.size() - filled));
         if (n == 0) return Aborted(source.path);  // it shrank since it was hashed
         filled += n;
       }
       left -= static_cast<std::int64_t>(filled);
-      Part(hash, first ? source.size : -1, std::move(buffer));
-      buffer = std::string();
+      Added(filled);
       first = false;
     } while (left > 0 && !broken_);
     return OkStatus();
@@ -73,19 +72,24 @@ class Chunker {
   void SendBytes(const std::string& hash, std::int64_t size, const std::string& bytes) {
     std::size_t at = 0;
     do {
-      Part(hash, at == 0 ? size : -1, bytes.substr(at, limits::kChunkBytes));
+      std::string& data = NewPart(hash, at == 0 ? size : -1);
+      data.assign(bytes, at, limits::kChunkBytes);
       at += limits::kChunkBytes;
+      Added(data.size());
     } while (at < bytes.size() && !broken_);
   }
 
-  void Part(const std::string& hash, std::int64_t size_if_first, std::string data) {
+  // Where the part's bytes go. A chunk that was sent lends the new one its memory.
+  std::string& NewPart(const std::string& hash, std::int64_t size_if_first) {
     v1::BlobPart* part = chunk_.add_parts();
     if (size_if_first >= 0) {
       part->set_hash(hash);
       part->set_size(size_if_first);
     }
-    size_ += data.size() + 64;
-    part->set_data(std::move(data));
+    return *part->mutable_data();
+  }
+  void Added(std::size_t bytes) {
+    size_ += bytes + 64;
     if (size_ >= limits::kChunkBytes) Flush();
   }
 

@@ -17,6 +17,7 @@
 
 #include "base/fault_point.h"
 #include "base/fs.h"
+#include "base/heap.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
@@ -213,6 +214,7 @@ int ServeEphemeral(const UniqueFd& signals) {
 }
 
 int Main(int argc, char** argv) {
+  KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
   Result<Flags> flags = ParseFlags(argc, argv);
   if (!flags.ok()) {

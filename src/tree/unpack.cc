@@ -149,10 +149,9 @@ class Unpacker {
       }
     }
     const std::string written = NameToWrite(name);
-    const UniqueFd to(
-        openat(dir(), written.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const UniqueFd to(Adopt(from, written) ? std::move(from) : Create(written));
     if (!to.valid()) return ErrnoStatus("create it", errno);
-    Status status = entry.size > 0 ? CopyContent(from.get(), to.get(), entry.size) : OkStatus();
+    Status status = from.valid() ? CopyContent(from.get(), to.get(), entry.size) : OkStatus();
     if (status.ok() && fchmod(to.get(), entry.mode) != 0)
       status = ErrnoStatus("set its mode", errno);
     if (status.ok() && options_.mtime_ns != 0) {
@@ -166,6 +165,20 @@ class Unpacker {
       return status;
     }
     return PutInPlace(written, name);
+  }
+
+  UniqueFd Create(const std::string& name) const {
+    return UniqueFd(
+        openat(dir(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  }
+
+  // True if the unnamed file `from` is now the file `name`. Where that cannot be (another file system, no /proc), it
+  // is copied.
+  bool Adopt(const UniqueFd& from, const std::string& name) const {
+    struct stat info = {};
+    if (!from.valid() || fstat(from.get(), &info) != 0 || info.st_nlink != 0) return false;
+    const std::string path = "/proc/self/fd/" + std::to_string(from.get());
+    return linkat(AT_FDCWD, path.c_str(), dir(), name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   }
 
   Status WriteLink(const TreeEntry& entry, const std::string& name) {

@@ -15,6 +15,7 @@
 
 #include "base/fault_point.h"
 #include "base/fs.h"
+#include "base/heap.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -245,6 +246,7 @@ int Serve(WorkerOptions options) {
 }
 
 int Main(const std::vector<std::string>& args) {
+  KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
   const Result<Flags> flags = ParseFlags(args);
   if (!flags.ok()) {

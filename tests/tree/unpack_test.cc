@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <string>
 
 #include "support/temp_dir.h"
@@ -64,6 +66,35 @@ TEST_F(UnpackTest, WritesFilesLinksFoldersAndModes) {
   EXPECT_EQ(ModeOf(to_ + "/empty"), 0755U);
   EXPECT_EQ(ModeOf(to_ + "/ro"), 0555U);
   EXPECT_EQ(ModeOf(to_ + "/ro/x"), 0400U);
+}
+
+// What came from the network lies in an unnamed file; copying it once more would double the writing.
+TEST_F(UnpackTest, AnUnnamedFileBecomesTheEntryItself) {
+  const std::string data(1 << 20, 'u');
+  const UniqueFd unnamed(open(to_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  if (!unnamed.valid()) GTEST_SKIP() << "open with O_TMPFILE: " << strerror(errno);
+  ASSERT_TRUE(WriteAll(unnamed.get(), data).ok());
+  struct stat given = {};
+  ASSERT_EQ(fstat(unnamed.get(), &given), 0);
+  const BlobOpener opener = [&](const Hash&) -> Result<UniqueFd> {
+    return UniqueFd(fcntl(unnamed.get(), F_DUPFD_CLOEXEC, 0));
+  };
+  const TreeEntry first = blobs_.File("first", data, 0640), second = blobs_.File("second", data);
+  for (const bool replace : {false, true}) {
+    UnpackOptions options;
+    options.replace = replace;
+    const Status status = Unpack(Sorted({first, second}), to_, opener, options);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    struct stat one = {}, two = {};
+    ASSERT_EQ(stat((to_ + "/first").c_str(), &one), 0);
+    ASSERT_EQ(stat((to_ + "/second").c_str(), &two), 0);
+    EXPECT_EQ(*ReadFile(to_ + "/first"), data);
+    EXPECT_EQ(*ReadFile(to_ + "/second"), data);
+    if (!replace) EXPECT_EQ(one.st_ino, given.st_ino);
+    EXPECT_NE(two.st_ino, given.st_ino) << "two entries must not share one file";
+    EXPECT_EQ(one.st_nlink, 1U);
+    EXPECT_EQ(ModeOf(to_ + "/first"), 0640U);
+  }
 }
 
 TEST_F(UnpackTest, RefusesCraftedTreesAndWritesNothing) {

@@ -19,7 +19,7 @@ namespace {
 namespace pb = ::gpulayer::v1;
 
 // A message carries several parts, so that many small files do not cost a message each.
-constexpr std::size_t kMessageBytes = 4 * limits::kChunkBytes;
+constexpr std::size_t kMessageBytes = limits::kChunkBytes;
 constexpr std::size_t kPartOverhead = 64;  // hash, size, tags
 
 Status CutOff(Cancel& cancel, const Status& status) {

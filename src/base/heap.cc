@@ -1,0 +1,17 @@
+#include "base/heap.h"
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
+namespace gpulayer {
+
+void KeepFreedBuffers() {
+#if defined(__GLIBC__)
+  constexpr int kBytes = 32 << 20;  // glibc takes no larger threshold for mmap
+  mallopt(M_MMAP_THRESHOLD, kBytes);
+  mallopt(M_TRIM_THRESHOLD, kBytes);
+#endif
+}
+
+}  // namespace gpulayer
