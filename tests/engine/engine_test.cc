@@ -192,12 +192,10 @@ TEST_F(EngineTest, ARestartKeepsTheQueue) {
 TEST_F(EngineTest, AWatchHearsOfEachCommitAfterIt) {
   Start();
   const JobId job = Job(SubmitAndWait("r"));
-  std::atomic<int> calls{0};
   std::atomic<int> writes_at_call{0};
   const std::int64_t watch = engine_->Watch(job, [&](JobId changed) {
     EXPECT_EQ(changed, job);
     writes_at_call = store_->writes();
-    ++calls;
   });
   const int before = store_->writes();
   core::CancelTasks cancel;
@@ -212,8 +210,8 @@ TEST_F(EngineTest, AWatchHearsOfEachCommitAfterIt) {
                          })
                   .ok());
   answered.get_future().wait();
-  ASSERT_TRUE(Eventually([&] { return calls.load() == 1; }));
-  EXPECT_GT(writes_at_call.load(), before);
+  // The submit may be told of as well, if its watchers are called only now.
+  ASSERT_TRUE(Eventually([&] { return writes_at_call.load() > before; }));
   engine_->Unwatch(watch);
 }
 
