@@ -97,7 +97,8 @@ Result<UniqueFd> BlobFetcher::Receive(const Hash& hash) {
     for (std::size_t i = next_; i < stream_end_; ++i) {
       request.add_hashes(std::string(hashes_[i].bytes()));
     }
-    stream_ = transport_.Download(request, options_.interrupt);
+    stream_ = std::make_unique<ReadAhead<v1::DownloadChunk>>(
+        transport_.Download(request, options_.interrupt));
     chunk_.Clear();
     part_ = 0;
   }

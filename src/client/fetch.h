@@ -10,6 +10,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "client/read_ahead.h"
 #include "client/retry.h"
 #include "client/transport.h"
 
@@ -45,7 +46,7 @@ class BlobFetcher {
   std::map<Hash, UniqueFd> kept_;
   std::size_t next_ = 0;  // of hashes_: not received yet
   std::size_t stream_end_ = 0;
-  std::unique_ptr<ReadStream<v1::DownloadChunk>> stream_;
+  std::unique_ptr<ReadAhead<v1::DownloadChunk>> stream_;
   v1::DownloadChunk chunk_;
   int part_ = 0;  // of chunk_: not used yet
 };

@@ -177,6 +177,8 @@ class GrpcRead : public ReadStream<T> {
     return std::optional<T>();
   }
 
+  void Break() override { context_.TryCancel(); }
+
  private:
   const std::shared_ptr<Link> link_;
   const char* const what_;

@@ -42,7 +42,7 @@ class RetryPolicy {
 // Blocking:  Read() until a message comes, the stream ends, the sleeper refuses, or the policy has
 //            lost patience (the last failure is returned then).
 template <typename Request, typename Message>
-class Resumable : public ReadStream<Message> {
+class Resumable {
  public:
   using Open = std::function<std::unique_ptr<ReadStream<Message>>(const Request&)>;
   // Makes the request one that begins after `message`.
@@ -59,7 +59,7 @@ class Resumable : public ReadStream<Message> {
         notice_(std::move(notice)),
         stream_(open_(request_)) {}
 
-  Result<std::optional<Message>> Read() override {
+  Result<std::optional<Message>> Read() {
     for (;;) {
       Result<std::optional<Message>> read = stream_->Read();
       if (read.ok()) {

@@ -50,6 +50,8 @@ class ReadStream {
   virtual ~ReadStream() = default;  // ends it, read to the end or not
   // Waits for the next message; nullopt: the stream ended well. After an error: the same error.
   virtual Result<std::optional<T>> Read() = 0;
+  // From any thread: a Read that waits ends with an error, and no later one waits.
+  virtual void Break() = 0;
 };
 
 class UploadStream {

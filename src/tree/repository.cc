@@ -25,20 +25,6 @@ using RepositoryPtr = std::unique_ptr<git_repository, Deleter<git_repository_fre
 using IndexPtr = std::unique_ptr<git_index, Deleter<git_index_free>>;
 using ConfigPtr = std::unique_ptr<git_config, Deleter<git_config_free>>;
 
-// libgit2 counts its users; with the last one it forgets where it found the configuration files, so
-// that a changed HOME is seen by the next call.
-class Library {
- public:
-  Library() {
-    git_libgit2_init();
-    // Nothing of a repository is executed or written here: whose it is does not matter.
-    git_libgit2_opts(GIT_OPT_SET_OWNER_VALIDATION, 0);
-  }
-  ~Library() { git_libgit2_shutdown(); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
-};
-
 std::string LastError() {
   const git_error* error = git_error_last();
   return error != nullptr && error->message != nullptr ? error->message : "unknown error";
@@ -98,6 +84,14 @@ void ReadIndex(git_repository* repository, const std::string& below, Repository*
 
 }  // namespace
 
+GitLibrary::GitLibrary() {
+  git_libgit2_init();
+  // Nothing of a repository is executed or written here: whose it is does not matter.
+  git_libgit2_opts(GIT_OPT_SET_OWNER_VALIDATION, 0);
+}
+
+GitLibrary::~GitLibrary() { git_libgit2_shutdown(); }
+
 TrackedSet::TrackedSet(std::vector<std::string> files, std::vector<std::string> submodules)
     : files_(std::move(files)), submodules_(std::move(submodules)) {
   if (!std::is_sorted(files_.begin(), files_.end())) std::sort(files_.begin(), files_.end());
@@ -120,7 +114,7 @@ bool TrackedSet::IsSubmodule(std::string_view path) const {
 }
 
 std::optional<Repository> FindRepository(const std::string& folder, Search search) {
-  const Library library;
+  const GitLibrary library;
   git_repository* raw = nullptr;
   const unsigned flags = search == Search::kOnlyAt ? GIT_REPOSITORY_OPEN_NO_SEARCH : 0;
   if (git_repository_open_ext(&raw, folder.c_str(), flags, nullptr) != 0) return std::nullopt;
@@ -154,7 +148,7 @@ std::optional<Repository> FindRepository(const std::string& folder, Search searc
 }
 
 std::string GlobalIgnore() {
-  const Library library;
+  const GitLibrary library;
   git_config* raw = nullptr;
   if (git_config_open_default(&raw) != 0) raw = nullptr;
   const ConfigPtr config(raw);

@@ -59,6 +59,7 @@ Result<Listing> Scan(const std::string& root, const ScanOptions& options) {
   free(resolved);
   Result<UniqueFd> dir = OpenFile(real, O_RDONLY | O_DIRECTORY);
   if (!dir.ok()) return dir.status().Prefixed("read source folder");
+  const GitLibrary held;
   WalkPlan plan;
   std::vector<Warning> warnings;
   AddRulesFromAbove(real, FindRepository(real, Search::kUpwards), &plan, &warnings);

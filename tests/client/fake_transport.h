@@ -28,6 +28,7 @@ class FakeStream : public ReadStream<T> {
     messages_.pop_front();
     return std::optional<T>(std::move(message));
   }
+  void Break() override {}  // no Read of this one waits
 
  private:
   std::deque<T> messages_;

@@ -288,7 +288,7 @@ class ArtifactsService final : public pb::Artifacts::CallbackService {
     const Status posted =
         parts_.io.Post([this, tree = *tree, hashes = *std::move(hashes), reply, responder] {
           if (!tree.empty()) {
-            const Status here = CheckTreeIsHere(parts_.blobs, tree);
+            const Status here = parts_.trees.CheckIsHere(tree);
             if (!here.ok() && here.code() != StatusCode::kFailedPrecondition)
               return responder->Finish(here);
             reply->set_tree_complete(here.ok());

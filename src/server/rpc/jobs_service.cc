@@ -57,7 +57,7 @@ Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
   return specs;
 }
 
-Status CheckContent(BlobStore& blobs, const Specs& specs) {
+Status CheckContent(Parts& parts, const Specs& specs) {
   std::set<Hash> trees;
   std::set<Hash> inputs;
   for (const auto& spec : specs) {
@@ -65,10 +65,11 @@ Status CheckContent(BlobStore& blobs, const Specs& specs) {
     if (!spec->stdin_blob.empty()) inputs.insert(spec->stdin_blob);
   }
   for (const Hash& tree : trees) {
-    if (const Status s = CheckTreeIsHere(blobs, tree); !s.ok()) return s.Prefixed("submit: source");
+    if (const Status s = parts.trees.CheckIsHere(tree); !s.ok())
+      return s.Prefixed("submit: source");
   }
   for (const Hash& input : inputs) {
-    if (!blobs.Has(input)) {
+    if (!parts.blobs.Has(input)) {
       return FailedPrecondition("submit: standard input: blob " + input.hex() +
                                 " is not on the server. Upload it first.");
     }
@@ -127,7 +128,7 @@ class JobsService final : public pb::Jobs::CallbackService {
           if (const Status room = parts_.blobs.CheckRoom(); !room.ok()) {
             return responder->Finish(room.Prefixed("submit"));
           }
-          const Status here = CheckContent(parts_.blobs, event.specs);
+          const Status here = CheckContent(parts_, event.specs);
           if (!here.ok()) return responder->Finish(here);
           PostSubmit(std::move(event), reply, responder);
         });

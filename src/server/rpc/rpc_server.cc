@@ -39,6 +39,7 @@ int Millis(Duration d) {
 struct RpcServer::Impl {
   Impl(Options options, std::unique_ptr<ReaderPool> reader_pool)
       : guard(options.tokens, options.local_user),
+        trees(options.blobs),
         io("gl-io", kIoThreads),
         readers(std::move(reader_pool)),
         parts{options.engine,
@@ -52,6 +53,7 @@ struct RpcServer::Impl {
               timer,
               hub,
               streams,
+              trees,
               options.store.identity(),
               options.data_dir,
               options.core,
@@ -62,6 +64,7 @@ struct RpcServer::Impl {
   StreamRegistry streams;
   LogHub hub;
   Timer timer;
+  Trees trees;
   Pool io;
   std::unique_ptr<ReaderPool> readers;
   Parts parts;

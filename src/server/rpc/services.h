@@ -19,6 +19,7 @@
 #include "server/rpc/pool.h"
 #include "server/rpc/streams.h"
 #include "server/rpc/timer.h"
+#include "server/rpc/trees.h"
 #include "server/security/tokens.h"
 
 namespace gpulayer::rpc {
@@ -36,6 +37,7 @@ struct Parts {
   Timer& timer;
   LogHub& hub;
   StreamRegistry& streams;
+  Trees& trees;
 
   // Said by Status and Welcome.
   ServerIdentity identity;

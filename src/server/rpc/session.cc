@@ -388,7 +388,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
       return Handled::kDone;
     }
     if (!event.outputs.tree.empty()) {
-      if (const Status here = CheckTreeIsHere(parts_.blobs, event.outputs.tree); !here.ok()) {
+      if (const Status here = parts_.trees.CheckIsHere(event.outputs.tree); !here.ok()) {
         LogWarning("outputs of " + ToString(key->ref) + ": " + here.ToString());
         if (!OutputsAreBad(here)) return Handled::kLater;
         event.outputs = OutputResult();

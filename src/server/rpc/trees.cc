@@ -8,9 +8,29 @@
 #include "wire/tree.h"
 
 namespace gpulayer::rpc {
+namespace {
 
-Status CheckTreeIsHere(BlobStore& blobs, const Hash& tree) {
-  Result<std::string> manifest = blobs.GetWhole(tree, kMaxManifestBytes);
+constexpr auto kRemembered = std::chrono::seconds(30);
+constexpr std::size_t kRememberedTrees = 4096;
+
+}  // namespace
+
+Status Trees::CheckIsHere(const Hash& tree) {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    MutexLock lock(mutex_);
+    const auto found = whole_.find(tree);
+    if (found != whole_.end() && now - found->second < kRemembered) return OkStatus();
+  }
+  GPULAYER_RETURN_IF_ERROR(Look(tree));
+  MutexLock lock(mutex_);
+  if (whole_.size() >= kRememberedTrees) whole_.clear();
+  whole_[tree] = now;
+  return OkStatus();
+}
+
+Status Trees::Look(const Hash& tree) {
+  Result<std::string> manifest = blobs_.GetWhole(tree, kMaxManifestBytes);
   if (!manifest.ok()) {
     if (manifest.status().code() != StatusCode::kNotFound) return manifest.status();
     return FailedPrecondition("tree " + tree.hex() +
@@ -22,7 +42,7 @@ Status CheckTreeIsHere(BlobStore& blobs, const Hash& tree) {
   for (const TreeEntry& entry : parsed.entries) {
     if (entry.type == EntryType::kFile) content.push_back(entry.hash);
   }
-  const std::vector<Hash> missing = blobs.Missing(content);
+  const std::vector<Hash> missing = blobs_.Missing(content);
   if (missing.empty()) return OkStatus();
   return FailedPrecondition("tree " + tree.hex() + ": " + std::to_string(missing.size()) +
                             " of its files are not on the server, the first is " +
