@@ -139,8 +139,8 @@ std::string Fields(const std::vector<std::pair<std::string, std::string>>& field
 std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count) {
   std::vector<std::string> out;
   for (const LeftOutFile& file : files) {
-    out.push_back("left out " + Printable(file.path) + " (" + FormatSize(file.size_bytes) +
-                  "): " + Printable(file.reason));
+    const std::string size = file.size_bytes > 0 ? " (" + FormatSize(file.size_bytes) + ")" : "";
+    out.push_back("left out " + Printable(file.path) + size + ": " + Printable(file.reason));
   }
   const auto more = count - static_cast<std::int64_t>(files.size());
   if (more > 0) out.push_back("left out " + std::to_string(more) + " more");

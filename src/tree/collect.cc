@@ -69,6 +69,7 @@ class WorkSide {
 
   Status List(Side* side, std::vector<Warning>* warnings, std::int64_t* hashed) {
     WalkPlan plan;
+    plan.name_ignored = true;
     if (request_.source != nullptr) {
       plan.ignore = request_.source->ignore;
       plan.tracked = Tracked(plan.ignore.prefix);
@@ -77,6 +78,7 @@ class WorkSide {
     plan.open_up = true;
     GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side->root.get(), side->path, std::move(plan)));
     warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
+    KeepIgnored(std::move(listing.ignored));
     for (ListedEntry& entry : listing.entries) {
       if (!Wanted(entry.path)) continue;
       const auto known = source_.find(entry.path);
@@ -88,7 +90,28 @@ class WorkSide {
     return OkStatus();
   }
 
+  const std::vector<std::string>& ignored() const { return ignored_; }  // of what was wanted
+
  private:
+  // A folder whose own .gitignore hides itself is a tool's cache: nobody misses what is in it.
+  void KeepIgnored(std::vector<std::string> paths) {
+    constexpr std::string_view kSelfHiding = "/.gitignore";
+    std::sort(paths.begin(), paths.end());
+    std::vector<std::string> caches;
+    for (const std::string& path : paths) {
+      if (path.ends_with(kSelfHiding)) caches.push_back(DirName(path) + "/");
+    }
+    for (std::string& path : paths) {
+      const bool cached = std::any_of(caches.begin(), caches.end(), [&](const std::string& cache) {
+        return path.starts_with(cache);
+      });
+      const bool folder = path.ends_with('/');
+      if (!cached && Wanted(folder ? path.substr(0, path.size() - 1) : path)) {
+        ignored_.push_back(std::move(path));
+      }
+    }
+  }
+
   // What was laid out counts as tracked: it is brought home when changed, whatever rule matches it.
   TrackedSet Tracked(const std::string& prefix) const {
     std::vector<std::string> files;
@@ -124,6 +147,7 @@ class WorkSide {
 
   const CollectRequest& request_;
   std::unordered_map<std::string_view, const TreeEntry*> source_;
+  std::vector<std::string> ignored_;
 };
 
 // Puts both sides together into one tree that can be unpacked.
@@ -135,6 +159,20 @@ class Merger {
     ++out_.result.left_out_count;
     if (out_.result.left_out.size() < limits::kLeftOutShown) {
       out_.result.left_out.push_back({path, size, std::move(reason)});
+    }
+  }
+
+  // A model that a rule hides must not vanish without a word; a thousand temporary files may.
+  void NameIgnored(const std::vector<std::string>& paths) {
+    constexpr std::size_t kNamed = 5;
+    for (std::size_t i = 0; i < std::min(paths.size(), kNamed); ++i) {
+      LeaveOut(
+          paths[i], 0,
+          "an ignore rule of the source covers it. Write it to $GPULAYER_OUTPUT_DIR to bring it "
+          "home");
+    }
+    if (paths.size() > kNamed) {
+      out_.result.left_out_count += static_cast<std::int64_t>(paths.size() - kNamed);
     }
   }
 
@@ -278,8 +316,10 @@ Result<Collected> Collect(const CollectRequest& request) {
   }
   GPULAYER_ASSIGN_OR_RETURN(Side work, OpenSide(request.work_dir, &no_work));
   if (work.root.valid()) {
-    GPULAYER_RETURN_IF_ERROR(WorkSide(request).List(&work, &warnings, &hashed));
+    WorkSide side(request);
+    GPULAYER_RETURN_IF_ERROR(side.List(&work, &warnings, &hashed));
     merger.Add(std::move(work));
+    merger.NameIgnored(side.ignored());
   }
   if (!no_outputs.empty()) merger.LeaveOut(".", 0, "the output folder: " + no_outputs);
   if (!no_work.empty()) merger.LeaveOut(".", 0, "the work folder: " + no_work);

@@ -53,6 +53,9 @@ struct Listing {
   IgnoreRules ignore;                // travels with the tree: outputs are chosen by it
   std::vector<Warning> warnings;     // sorted; at most kMaxWarnings
   std::int64_t more_warnings = 0;    // those beyond it
+  // What an ignore rule keeps out, folders with a slash at the end and without what is in them;
+  // without what is never shipped (__pycache__ and the like). Only if WalkPlan asks for it.
+  std::vector<std::string> ignored;  // in no order
   std::int64_t files = 0;            // files and links
   std::int64_t bytes = 0;
   // Over a limit: `entries` is empty then, the sums and `largest` (by bytes or files, whichever is

@@ -251,7 +251,12 @@ class Walker {
     child.rules = self.rules;
     child.domain = self.domain;
     child.tracked_counts = self.tracked_counts;
-    if (plan_.use_rules && !Admit(path, name.name, is_folder, self, &child)) return;
+    if (plan_.use_rules && !Admit(path, name.name, is_folder, self, &child)) {
+      if (plan_.name_ignored && !AlwaysOut(name.name)) {
+        out_.ignored.push_back(is_folder ? path + "/" : path);
+      }
+      return;
+    }
     if (is_folder) {
       child.index = folders_.size();
       folders_.push_back({std::move(path), self.index, 0755, !child.ignored, false, 0, 0});

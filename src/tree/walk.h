@@ -27,13 +27,14 @@ struct WalkPlan {
   // Files and folders of this account that it may not read are made readable, and listed with the
   // mode that they had. For what a program that is over has left, never for a user's own folder.
   bool open_up = false;
-  bool keep_folders = true;  // list empty folders, and those whose mode is not 0755
+  bool name_ignored = false;  // fill `ignored`
+  bool keep_folders = true;   // list empty folders, and those whose mode is not 0755
   std::int64_t limit_bytes = INT64_MAX;
   std::int64_t limit_files = INT64_MAX;
   std::int64_t entries_after_limit = 0;
 };
 
-// Fills `entries warnings more_warnings files bytes over_limit counted_all largest` and `ignore`,
+// Fills `entries warnings more_warnings ignored files bytes over_limit counted_all largest` and `ignore`,
 // all as Scan promises. `root` must be an open folder.
 Result<Listing> Walk(int root, const std::string& root_shown, WalkPlan plan);
 

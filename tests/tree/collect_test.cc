@@ -130,8 +130,31 @@ TEST_F(CollectTest, RulesThatCameWithTheSourceHold) {
   }
   Put(Work(".cache/.gitignore"), "*\n");  // as tools do that make caches
   Put(Work("tracked.log"), "2");
-  EXPECT_THAT(PathsOf(Run().tree),
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree),
               ElementsAre("keep.log", "third/x.global", "third/x.log", "tracked.log", "x.txt"));
+  // A model that a rule hides does not vanish without a word; caches do.
+  std::vector<std::string> named;
+  for (const LeftOut& left : out.result.left_out) {
+    EXPECT_THAT(left.reason, HasSubstr("$GPULAYER_OUTPUT_DIR"));
+    named.push_back(left.path);
+  }
+  EXPECT_THAT(named, ElementsAre("anchored", "third/x.nested", "x.big", "x.global", "x.log"));
+  EXPECT_EQ(out.result.left_out_count, 5);
+}
+
+TEST_F(CollectTest, OfManyIgnoredFilesAFewAreNamed) {
+  source_.ignore.overriding = "*.tmp\nresults/\n";
+  source_.entries = {blobs_.File("a", "1")};
+  LayOut();
+  for (int i = 0; i < 20; ++i) Put(Work("x" + std::to_string(i) + ".tmp"));
+  Put(Work("results/model.pt"));
+  rules_.globs = {"results", "a"};
+  EXPECT_EQ(Run().result.left_out.at(0).path, "results/");
+  EXPECT_EQ(Run().result.left_out_count, 1) << "of the others none was asked for";
+  rules_.globs = {};
+  EXPECT_EQ(Run().result.left_out.size(), 5U);
+  EXPECT_EQ(Run().result.left_out_count, 21);
 }
 
 TEST_F(CollectTest, OutputFolderWinsClashes) {
