@@ -79,6 +79,14 @@ std::string LeftOutText(const JobInfo& job) {
   return out;
 }
 
+// All or none: a server that refuses one of several has cancelled none of them.
+Status NothingCancelled(const Status& refused) {
+  const bool by_server =
+      refused.code() == StatusCode::kNotFound || refused.code() == StatusCode::kPermissionDenied;
+  if (!by_server) return refused;  // whether the request was carried out is not known
+  return Status(refused.code(), refused.message() + ". Nothing was cancelled.");
+}
+
 }  // namespace
 
 int RunJobList(const ListArgs& args) {
@@ -132,7 +140,10 @@ int RunJobExplain(const JobArgs& args) {
 
 int RunJobCancel(const CancelArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
-    GPULAYER_TRY(const CancelSummary done, client.Cancel(args.tasks, args.options));
+    const Result<CancelSummary> answer = client.Cancel(args.tasks, args.options);
+    if (!answer.ok())
+      return args.tasks.size() > 1 ? NothingCancelled(answer.status()) : answer.status();
+    const CancelSummary& done = *answer;
     if (args.common.json) return PrintOut(CancelJson(done)), 0;
     std::string text =
         "cancelled " + std::to_string(done.cancelled) + (done.cancelled == 1 ? " task" : " tasks");

@@ -212,7 +212,8 @@ std::string StatusJson(const ServerInfo& s, const std::string& target) {
   for (const std::string& address : s.addresses) addresses.push_back(Bytes(address));
   return Text(Json{{"target", Bytes(target)},
                    {"server", Bytes(s.uuid)},
-                   {"incarnation", s.incarnation},
+                   // 64 random bits: as a number, readers with doubles round it.
+                   {"incarnation", std::to_string(s.incarnation)},
                    {"version", Bytes(s.version)},
                    {"role", Bytes(s.role)},
                    {"user", Bytes(s.user)},

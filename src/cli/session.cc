@@ -9,6 +9,8 @@ namespace gpulayer::cli {
 namespace {
 
 constexpr int kWake = SIGUSR1;  // ends the waiting thread; only ever sent by ourselves
+constexpr auto kOnePress = std::chrono::milliseconds(500);
+constexpr auto kCancelPatience = std::chrono::seconds(3);
 
 sigset_t OurSignals() {
   sigset_t set;
@@ -95,29 +97,36 @@ void Session::Run() {
     } else if (signal == SIGINT) {
       OnInterrupt();
     } else {
-      {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        left_ = signal;
-      }
-      leave_.Throw();
+      LeaveBy(signal);
     }
   }
+}
+
+// Leaving ends the client's calls: the cancel that was asked for is one of them, and comes first.
+void Session::LeaveBy(int signal) {
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    answer_.wait_for(lock, kCancelPatience, [this] { return !cancelling_ || answered_; });
+    left_ = signal;
+  }
+  leave_.Throw();
 }
 
 void Session::OnInterrupt() {
   std::optional<Client> client;
   std::int64_t job = 0;
+  const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (cancelling_ && now - pressed_ < kOnePress) return;
     if (client_ && !cancelling_) {
       cancelling_ = true;
+      pressed_ = now;
       client = client_;
       job = job_;
-    } else {
-      left_ = SIGINT;
     }
   }
-  if (!client) return leave_.Throw();
+  if (!client) return LeaveBy(SIGINT);
   PrintNote("cancelling job " + std::to_string(job) + " (Ctrl-C again leaves)");
   // Elsewhere: this thread has to hear the second Ctrl-C.
   canceller_ = std::thread([this, client = *std::move(client), job] { CancelJob(client, job); });
@@ -126,7 +135,9 @@ void Session::OnInterrupt() {
 void Session::CancelJob(Client client, std::int64_t job) {
   const Result<CancelSummary> done = client.Cancel({{job, std::nullopt}});
   const std::lock_guard<std::mutex> lock(mutex_);
+  answered_ = true;
   cancelled_ = done.ok();
+  answer_.notify_all();
   if (!done.ok() && left_ == 0) PrintError(done.status());
 }
 

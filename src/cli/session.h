@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -18,12 +20,13 @@ namespace gpulayer::cli {
 std::string AfterUs(std::int64_t job, bool private_server);
 
 // Ctrl-C before there is a job: stops what is being done. With a job that is ours: cancels it; a
-// second one leaves at once while the cancel stands. With a job that is only looked at: leaves.
-// SIGTERM and SIGHUP: leave, the job goes on unless its server is a private one.
+// later one leaves while the cancel stands. Signals within half a second of the first are the same
+// press: `timeout -s INT` signals the process and its group. With a job that is only looked at:
+// leaves. SIGTERM and SIGHUP: leave, the job goes on unless its server is a private one.
 //
 // Threads:   made before any other thread of the process, so that all inherit the blocked signals;
 //            methods from the main thread. A thread of its own waits for signals.
-// Blocking:  the destructor waits for a cancel that is on its way, unless we are leaving.
+// Blocking:  the destructor waits for a cancel that is on its way; leaving, for at most 3 s.
 class Session {
  public:
   Session();
@@ -47,13 +50,17 @@ class Session {
  private:
   void Run();
   void OnInterrupt();
+  void LeaveBy(int signal);
   void CancelJob(Client client, std::int64_t job);
 
   Interrupt leave_;
   mutable std::mutex mutex_;
   int left_ = 0;
   bool cancelling_ = false;
+  std::chrono::steady_clock::time_point pressed_;  // when that began
+  bool answered_ = false;                          // the cancel's call is over
   bool cancelled_ = false;
+  std::condition_variable answer_;
   bool stop_ = false;
   bool private_ = false;  // the job's server ends with us
   std::optional<Client> client_;

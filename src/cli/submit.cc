@@ -29,6 +29,22 @@ int DryRun(const SubmitArgs& args) {
   return 0;
 }
 
+// Ctrl-C came while the server's answer was on its way: the client's calls are over, so another asks.
+int CancelAtOnce(const SubmitArgs& args, std::int64_t job) {
+  ClientOptions options;
+  options.target = args.common.target;
+  options.call_timeout = std::chrono::seconds(5);
+  PrintNote("cancelling job " + std::to_string(job));
+  Result<Client> client = Client::Connect(options);
+  const Result<CancelSummary> done =
+      client.ok() ? client->Cancel({{job, std::nullopt}}) : client.status();
+  if (!done.ok()) {
+    PrintError(done.status());
+    PrintNote(AfterUs(job, false));
+  }
+  return 128 + SIGINT;
+}
+
 }  // namespace
 
 int RunSubmit(const SubmitArgs& args) {
@@ -55,6 +71,9 @@ int RunSubmit(const SubmitArgs& args) {
   if (!job.ok()) {
     PrintError(job.status());
     return session.left() != 0 ? 128 + session.left() : kCouldNot;
+  }
+  if (session.left() == SIGINT && client->target() != "local") {
+    return CancelAtOnce(args, job->id());
   }
   for (const std::string& warning : job->warnings()) PrintNote(warning);
   if (args.detach) {

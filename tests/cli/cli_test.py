@@ -231,6 +231,12 @@ class Submit(Up):
         self.gpulayer("job", "wait", job)
         self.assertIn(b"it has no task 7", self.gpulayer("job", "cancel", job + ".7", code=1).stderr)
 
+    def test_a_cancel_of_several_that_is_refused_says_that_none_was(self) -> None:
+        job = self.gpulayer("submit", "-d", "--", "sleep", "600").stdout.decode().strip()
+        self.assertIn(b"Nothing was cancelled.", self.gpulayer("job", "cancel", job, "99999", code=1).stderr)
+        self.assertNotEqual(json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"], "cancelled")
+        self.gpulayer("job", "cancel", job)
+
     def test_ctrl_c_cancels_and_says_so(self) -> None:
         client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
         self.assertEqual(client.stdout.readline(), b"started\n")
@@ -244,7 +250,7 @@ class Submit(Up):
         self.assertEqual(client.stdout.readline(), b"started\n")
         client.send_signal(signal.SIGINT)
         self.assertIn(b"cancelling job", client.stderr.readline())
-        # The cancel has to be through, or there is none to stand.
+        # Sooner it would be the same press.
         job = json.loads(self.gpulayer("job", "list", "--limit", "1", "--json").stdout)["items"][0]["id"]
         time.sleep(0.5)
         client.send_signal(signal.SIGINT)
@@ -253,6 +259,18 @@ class Submit(Up):
         self.assertIn(b"job attach %d" % job, err)
         self.gpulayer("job", "cancel", "--now", str(job))
         self.gpulayer("job", "wait", str(job), code=130)
+
+    def test_a_ctrl_c_that_comes_several_times_at_once_is_one(self) -> None:
+        client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
+        self.assertEqual(client.stdout.readline(), b"started\n")
+        for _ in range(50):  # what is pending already does not count again
+            client.send_signal(signal.SIGINT)
+        _, err = client.communicate(timeout=PATIENCE)
+        self.assertEqual(client.returncode, 130, err)
+        found = re.search(rb"cancelling job (\d+)", err)
+        assert found, err
+        self.assertNotIn(b"not confirmed", err)
+        self.gpulayer("job", "wait", found.group(1).decode(), code=130)
 
     def test_sigterm_leaves_the_job_running(self) -> None:
         client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")

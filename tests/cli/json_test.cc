@@ -113,6 +113,13 @@ TEST_F(JsonTest, Tokens) {
   Check("tokens.json", TokenListJson({t}));
 }
 
+TEST_F(JsonTest, StatusKeepsAllBitsOfTheIncarnation) {
+  ServerInfo server;
+  server.incarnation = 3'458'764'513'820'540'929;  // a double would end in ...928
+  EXPECT_NE(StatusJson(server, "here").find("\"incarnation\": \"3458764513820540929\""),
+            std::string::npos);
+}
+
 TEST_F(JsonTest, Small) {
   Check("small.json", VersionJson("0.1.0") + NewTokenJson({"gl1.x", "3f9c"}) + CancelJson({2, 1}) +
                           ResourcesJson({4, 5, {}}) +
