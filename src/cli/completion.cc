@@ -23,23 +23,85 @@ std::map<std::string, std::string> WordsByPath(const std::vector<VerbInfo>& verb
   return words;
 }
 
+// What stands behind an option, or behind a verb in the place of its name.
+enum class ValueKind { kFolder, kFile, kLogin, kWords };
+struct Value {
+  const char* before;  // an option, or the path of a verb
+  ValueKind kind;
+  const char* words = "";
+};
+constexpr Value kValues[] = {
+    {"--source", ValueKind::kFolder},
+    {"--to", ValueKind::kFolder},
+    {"--data-dir", ValueKind::kFolder},
+    {"--env-file", ValueKind::kFile},
+    {"--stdin", ValueKind::kFile},
+    {"--role", ValueKind::kWords, "client worker admin"},
+    {"--state", ValueKind::kWords,
+     "blocked queued preparing running finishing succeeded failed cancelled timed_out"},
+    {"--target", ValueKind::kLogin, "here local remote"},
+    {"target use", ValueKind::kLogin},
+    {"logout", ValueKind::kLogin},
+    {"completion", ValueKind::kWords, "bash zsh fish"},
+};
+
+// The first column but its head; logins are files of this machine, so that takes no server.
+constexpr char kLogins[] = "gpulayer target list 2>/dev/null | sed '1d;s/ .*//'";
+
+bool IsOption(const Value& value) { return value.before[0] == '-'; }
+
+// The list of words for bash, in double quotes.
+std::string BashWords(const Value& value) {
+  const std::string words = value.words;
+  if (value.kind != ValueKind::kLogin) return words;
+  return words + (words.empty() ? "$(" : " $(") + kLogins + ")";
+}
+
+std::string BashValues() {
+  std::string out = "  case \"$prev\" in\n";
+  for (const Value& value : kValues) {
+    if (!IsOption(value)) continue;
+    out += std::string("    ") + value.before + ") ";
+    if (value.kind == ValueKind::kFolder || value.kind == ValueKind::kFile) {
+      const char* action = value.kind == ValueKind::kFolder ? "-d" : "-f";
+      // Names with spaces stay whole; a folder goes on with what is in it.
+      out += std::string("compopt -o filenames 2>/dev/null; local IFS=$'\\n'; ") +
+             "COMPREPLY=($(compgen " + action + " -- \"$cur\")); return ;;\n";
+    } else {
+      out += "COMPREPLY=($(compgen -W \"" + BashWords(value) + "\" -- \"$cur\")); return ;;\n";
+    }
+  }
+  return out + "  esac\n";
+}
+
 std::string Bash(const std::vector<VerbInfo>& verbs) {
+  // No variable `path`: zsh takes that for PATH.
   std::string out =
       "_gpulayer() {\n"
-      "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" path=\"\" i word\n"
+      "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" at=\"\" i word\n"
+      "  local prev=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
       "  COMPREPLY=()\n"
+      "  # bash takes --to=x apart at the sign.\n"
+      "  if [[ \"$cur\" == \"=\" ]]; then cur=\"\"\n"
+      "  elif [[ \"$prev\" == \"=\" ]]; then prev=\"${COMP_WORDS[COMP_CWORD-2]}\"; fi\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    word=\"${COMP_WORDS[i]}\"\n"
       "    # Behind -- stands a command of the worker's.\n"
       "    [[ \"$word\" == \"--\" ]] && return\n"
-      "    case \"$path${path:+ }$word\" in\n";
+      "    case \"$at${at:+ }$word\" in\n";
   const auto words = WordsByPath(verbs);
   for (const auto& [path, unused] : words) {
-    if (!path.empty()) out += "      '" + path + "') path='" + path + "' ;;\n";
+    if (!path.empty()) out += "      '" + path + "') at='" + path + "' ;;\n";
   }
-  out += "    esac\n  done\n  local words=\"\"\n  case \"$path\" in\n";
+  out += "    esac\n  done\n" + BashValues() + "  local words=\"\"\n  case \"$at\" in\n";
   for (const auto& [path, list] : words) {
     out += "    '" + path + "') words='" + list.substr(list.empty() ? 0 : 1) + "' ;;\n";
+  }
+  out += "  esac\n  case \"$at\" in\n";
+  for (const Value& value : kValues) {
+    if (!IsOption(value)) {
+      out += std::string("    '") + value.before + "') words+=\" " + BashWords(value) + "\" ;;\n";
+    }
   }
   out +=
       "  esac\n"
@@ -53,6 +115,19 @@ std::string Quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("\\'") : std::string(1, c);
   return out + "'";
+}
+
+// " -r -F" and such, behind an option or a verb; empty: nothing is known.
+std::string FishValue(const std::string& before) {
+  for (const Value& value : kValues) {
+    if (before != value.before) continue;
+    if (value.kind == ValueKind::kFile) return " -r -F";
+    if (value.kind == ValueKind::kFolder) return " -x -a '(__fish_complete_directories)'";
+    const std::string logins =
+        value.kind == ValueKind::kLogin ? std::string(" (") + kLogins + ")" : "";
+    return std::string(" -x -a \"") + value.words + logins + "\"";
+  }
+  return "";
 }
 
 std::string Fish(const std::vector<VerbInfo>& verbs) {
@@ -76,7 +151,11 @@ std::string Fish(const std::vector<VerbInfo>& verbs) {
            "' -a " + verb.path.back() + " -d " + Quoted(verb.help) + "\n";
     for (const std::string& option : verb.options) {
       out += "complete -c gpulayer -n '__gpulayer_at " + Path(verb, verb.path.size()) + "' -l " +
-             option.substr(2) + "\n";
+             option.substr(2) + FishValue(option) + "\n";
+    }
+    const std::string path = Path(verb, verb.path.size());
+    if (const std::string value = FishValue(path); !value.empty()) {
+      out += "complete -c gpulayer -n '__gpulayer_at " + path + "'" + value + "\n";
     }
   }
   return out;
