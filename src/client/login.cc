@@ -26,7 +26,8 @@ Result<LoginStore> OpenStore(const std::string& config_dir) {
 Result<std::string> NameOf(const api::LoginOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(const client::HostPort address, client::ParseAddress(options.address));
   std::string name = options.name.empty() ? client::LoginNameOf(address.host) : options.name;
-  GPULAYER_RETURN_IF_ERROR(client::CheckLoginName(name));
+  const Status fit = client::CheckLoginName(name);
+  if (!fit.ok()) return InvalidArgument(fit.message() + " Choose another with --name.");
   return name;
 }
 

@@ -49,8 +49,7 @@ Status CheckLoginName(const std::string& name) {
                            "\": use letters, digits, dots, dashes and underscores.");
   }
   if (name == "local" || name == "remote" || name == kHere) {
-    return InvalidArgument("login name \"" + name +
-                           "\": it has a meaning of its own. Choose another with --name.");
+    return InvalidArgument("login name \"" + name + "\": it has a meaning of its own.");
   }
   return OkStatus();
 }
@@ -68,7 +67,7 @@ std::string LoginStore::PathOf(const std::string& name) const {
 
 Status LoginStore::Put(const Login& login) {
   GPULAYER_RETURN_IF_ERROR(CheckLoginName(login.name));
-  GPULAYER_RETURN_IF_ERROR(MakeDirs(dir_, 0700));
+  GPULAYER_RETURN_IF_ERROR(MakePrivateDir(dir_));  // also one that was made with another mode
   const json j = {
       {"address", login.address}, {"ca_pem", login.ca_pem}, {"credential", login.credential},
       {"user", login.user},       {"role", login.role},     {"server_uuid", login.server_uuid}};

@@ -21,8 +21,8 @@ struct Login {
   std::string server_uuid;
 };
 
-// Logins of one configuration directory: targets/NAME.json (0600) in a folder of 0700, and the name
-// of the one in use in targets/in_use.
+// Logins of one configuration directory: targets/NAME.json (0600) in a folder of 0700 (closed again if
+// it was open), and the name of the one in use in targets/in_use.
 // Threads: any; two processes at once: the later write stands.
 // Errors:  NOT_FOUND: no such login. DATA_LOSS: a file that cannot be read as one, named.
 class LoginStore {
