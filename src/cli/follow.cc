@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cli/args.h"
+#include "cli/hints.h"
 #include "cli/json.h"
 #include "cli/print.h"
 #include "gpulayer/text.h"
@@ -127,12 +128,13 @@ Result<JobInfo> FinalInfo(Client& client, std::int64_t job) {
 
 }  // namespace
 
-void SayEnd(const JobInfo& job) {
+void SayEnd(const JobInfo& job, const std::string& source_dir) {
   const std::string name = "job " + std::to_string(job.id);
   const Outcome& end = job.outcome;
   if (end.cause == CauseKind::kProgram || job.state == JobState::kSucceeded) return;
   std::string why = Printable(end.cause_text);
   if (why.empty()) why = ToString(end.cause);
+  if (const std::string text = ProgramText(job, source_dir); !text.empty()) why = text;
   if (end.cause == CauseKind::kSignal && end.signal) {
     why = "ended by signal " + std::to_string(*end.signal);
   }
@@ -197,7 +199,7 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
       if (code == 0) code = session.left() != 0 ? 128 + session.left() : kCouldNot;
     }
   }
-  SayEnd(*info);
+  SayEnd(*info, options.source_dir);
   if (options.json) PrintOut(ResultJson({*info, report}));
   return code;
 }

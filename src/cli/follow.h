@@ -3,6 +3,7 @@
 #define GPULAYER_CLI_FOLLOW_H_
 
 #include <cstdint>
+#include <string>
 
 #include "cli/session.h"
 #include "gpulayer/client.h"
@@ -14,6 +15,7 @@ struct FollowOptions {
   bool outputs = true;      // bring them home at the end
   bool json = false;        // one document on standard output, the job's bytes on standard error
   bool say_waiting = true;  // tell on standard error what a job waits for
+  std::string source_dir;   // what shipped, if it is known here
 };
 
 // Returns the exit code of the contract: the job's, or 125 when the server was lost, or 128+N when
@@ -21,7 +23,7 @@ struct FollowOptions {
 int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options);
 
 // How it ended, said on standard error when its exit code does not say it all.
-void SayEnd(const JobInfo& job);
+void SayEnd(const JobInfo& job, const std::string& source_dir = "");
 void SayOutputs(const DownloadReport& report);
 
 }  // namespace gpulayer::cli

@@ -202,6 +202,38 @@ std::string MeantOption(const std::string& typed, const std::vector<std::string>
   return Nearest(typed, options);
 }
 
+std::string NextStep(const Status& status) {
+  const std::string& text = status.message();
+  if (status.code() == StatusCode::kRejected && text.rfind("no worker can run this", 0) == 0) {
+    return "Ask for less, or queue it all the same with --wait-for-worker";
+  }
+  if (text.rfind("read source folder", 0) == 0) return "--source wants a folder that is here";
+  return "";
+}
+
+std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
+  const CauseKind cause = job.outcome.cause;
+  if (cause != CauseKind::kNotFound && cause != CauseKind::kNotExecutable) return "";
+  const std::string program = job.request.command.empty() ? "" : job.request.command.front();
+  const std::string shown = Printable(program);
+  const std::string why = Printable(job.outcome.cause_text);
+  const std::string said = (shown.empty() ? "" : shown + ": ") + why + ". ";
+  if (cause == CauseKind::kNotExecutable) {
+    return said +
+           "Modes ship: `chmod +x` it here; a script needs a first line like #!/bin/sh, a program "
+           "the worker's system";
+  }
+  if (program.find('/') != std::string::npos) {
+    return said +
+           "It is looked for in the job's folder, a copy of --source; of a script, the program in "
+           "its first line may be missing";
+  }
+  if (!source_dir.empty() && ::access((source_dir + "/" + program).c_str(), F_OK) == 0) {
+    return said + "That file ships: write ./" + shown;
+  }
+  return said + "It has to be on the worker's PATH; a file that ships is written ./" + shown;
+}
+
 std::string OneWordHint(const JobSpec& spec) {
   if (spec.command.size() != 1) return "";
   const std::string& word = spec.command.front();

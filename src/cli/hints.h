@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "gpulayer/job_info.h"
 #include "gpulayer/job_spec.h"
+#include "gpulayer/status.h"
 
 namespace gpulayer::cli {
 
@@ -18,6 +20,13 @@ std::string MeantVerb(const std::string& group, const std::string& typed,
 
 // The same of an option ("--gpus") among a verb's.
 std::string MeantOption(const std::string& typed, const std::vector<std::string>& options);
+
+// What to do about an error that does not say it; empty: nothing to add.
+std::string NextStep(const Status& status);
+
+// A program that could not be started, with its name and what to do; empty: something else. `source_dir`
+// is the folder that shipped, as far as it is known here.
+std::string ProgramText(const JobInfo& job, const std::string& source_dir);
 
 // A command that is one word with spaces in it, as `submit -- "echo hi"`, and no file here.
 std::string OneWordHint(const JobSpec& spec);

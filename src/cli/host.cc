@@ -40,6 +40,30 @@ std::string UpText(const UpReport& report) {
   return out;
 }
 
+// Of the server that is up here; 0 also if it does not answer.
+std::int64_t RunningTasks(const std::string& data_dir) {
+  ClientOptions options;
+  options.target = "here";
+  options.data_dir = data_dir;
+  options.call_timeout = std::chrono::seconds(2);  // a server that hangs is stopped all the same
+  Result<Client> client = Client::Connect(options);
+  const Result<ServerInfo> server = client.ok() ? client->ServerStatus() : client.status();
+  if (!server.ok()) return 0;
+  std::int64_t running = 0;
+  for (const JobState state : {JobState::kPreparing, JobState::kRunning, JobState::kFinishing}) {
+    const auto found = server->task_counts.find(ToString(state));
+    if (found != server->task_counts.end()) running += found->second;
+  }
+  return running;
+}
+
+std::string InterruptedText(std::int64_t running) {
+  const std::string tasks =
+      running == 1 ? "1 task was running" : std::to_string(running) + " tasks were running";
+  return tasks +
+         ": what ran on this machine begins again at the next `gpulayer up`, other machines go on";
+}
+
 }  // namespace
 
 int RunUp(const UpArgs& args) {
@@ -56,11 +80,13 @@ int RunUp(const UpArgs& args) {
 }
 
 int RunDown(const DownArgs& args) {
+  const std::int64_t running = RunningTasks(args.options.data_dir);
   const Result<DownReport> report = Down(args.options);
   if (!report.ok()) return Failed(report.status());
   std::string text;
   for (const std::string& name : report->stopped) text += (text.empty() ? "" : " and ") + name;
   PrintOut(text.empty() ? "nothing was up here\n" : "stopped " + text + "\n");
+  if (running > 0 && !text.empty()) PrintNote(InterruptedText(running));
   return 0;
 }
 

@@ -15,22 +15,6 @@ std::string ExitText(const Outcome& outcome) {
   return "";
 }
 
-std::string CommandText(const JobSpec& spec) {
-  std::string out;
-  for (const std::string& arg : spec.command) {
-    const bool plain =
-        !arg.empty() && arg.find_first_of(" \t\n'\"\\$*?[]{}()<>|&;~`!#") == std::string::npos;
-    std::string quoted = arg;
-    if (!plain) {
-      quoted = "'";
-      for (const char c : arg) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-      quoted += "'";
-    }
-    out += (out.empty() ? "" : " ") + quoted;
-  }
-  return out;
-}
-
 std::string JobText(const JobInfo& job) {
   const ResourceRequest& r = job.request.resources;
   std::string text = Fields({
@@ -43,7 +27,7 @@ std::string JobText(const JobInfo& job) {
                     ? ""
                     : std::string(ToString(job.outcome.cause)) +
                           (job.outcome.cause_text.empty() ? "" : ": " + job.outcome.cause_text)},
-      {"command", CommandText(job.request)},
+      {"command", ShellWords(job.request.command)},
       {"slots", std::to_string(r.slots)},
       {"memory", r.memory_bytes > 0 ? FormatSize(r.memory_bytes) : ""},
       {"source", job.source_hash},
@@ -174,13 +158,9 @@ int RunJobResult(const ResultArgs& args) {
       if (result.outputs) SayOutputs(*result.outputs);
       return PrintOut(ResultJson(result)), 0;
     }
-    std::string text = JobText(result.job);
-    if (result.outputs) {
-      text += result.outputs->folder.empty()
-                  ? "no outputs\n"
-                  : "outputs in " + Printable(result.outputs->folder) + "\n";
-    }
-    PrintOut(text + LeftOutText(result.job));
+    std::optional<std::string> brought;
+    if (result.outputs) brought = result.outputs->folder;
+    PrintOut(JobText(result.job) + OutputsText(result.job, brought) + LeftOutText(result.job));
     return 0;
   });
 }

@@ -57,6 +57,7 @@ class Parser {
     app_.name("gpulayer");
     app_.footer("Example:\n  gpulayer submit --source . -- python train.py");
     app_.require_subcommand(1);
+    app_.add_flag("-V,--version", version_, "Print the version, as the verb `version`");
     app_.failure_message(
         [](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
     AddHost();
@@ -79,6 +80,12 @@ class Parser {
       command_.assign(dashes + 1, words.end());
       words.erase(dashes, words.end());
     }
+    if (words.empty()) {
+      PrintNote("which verb?\n");
+      std::cerr << app_.help();
+      return {nullptr, kUsage, kUsage};
+    }
+    words_ = words = Rewrite(std::move(words));
     try {
       RefuseUnknownVerb(words);
       std::reverse(words.begin(), words.end());
@@ -89,6 +96,9 @@ class Parser {
       return {};
     } catch (const CLI::ExtrasError& e) {
       PrintUsageError(Unexpected(e), help_of_);
+      return {nullptr, kUsage, kUsage};
+    } catch (const CLI::ArgumentMismatch& e) {
+      PrintUsageError(WithoutValue(e), help_of_);
       return {nullptr, kUsage, kUsage};
     } catch (const CLI::RequiredError&) {
       PrintUsageError("which verb?", help_of_);
@@ -103,6 +113,17 @@ class Parser {
 
  private:
   using Action = std::function<int()>;
+
+  // What other programs understand too: `help`, `help VERB`, `--version`.
+  static std::vector<std::string> Rewrite(std::vector<std::string> words) {
+    if (words.front() == "help") {
+      words.erase(words.begin());
+      words.push_back("--help");
+    } else if (words.front() == "--version" || words.front() == "-V") {
+      words.front() = "version";
+    }
+    return words;
+  }
 
   // `finish` checks and converts once all options are in; it returns what to run.
   CLI::App* Verb(CLI::App& parent, const std::string& name, const std::string& help,
@@ -153,6 +174,10 @@ class Parser {
   void RefuseUnknownVerb(const std::vector<std::string>& words) {
     CLI::App* at = &app_;
     std::string group;
+    if (words.front()[0] == '-' && words.front() != "-h" && words.front() != "--help") {
+      const std::string option = Printable(words.front());
+      Usage(option + " stands before the verb. Write it after: gpulayer VERB " + option);
+    }
     for (const std::string& word : words) {
       if (word.empty() || word[0] == '-') return;
       const auto found =
@@ -173,6 +198,7 @@ class Parser {
   std::string Unexpected(const CLI::ExtrasError& error) const {
     const std::vector<std::string> rest = app_.remaining(true);
     if (rest.empty() || verb_ == nullptr) return error.what();
+    if (const std::string hint = ForgottenDashes(); !hint.empty()) return hint;
     const std::string word = rest.front().substr(0, rest.front().find('='));
     if (word.empty() || word[0] != '-') return "\"" + Printable(word) + "\" is one word too many";
     std::vector<std::string> names;
@@ -185,6 +211,36 @@ class Parser {
     out += ". Did you mean " + meant;
     const bool built = !verb_->get_option(meant)->get_description().empty();
     return out + (built ? "?" : " (which is not built yet in this version)?");
+  }
+
+  // `submit --source . python3 train.py --epochs 20`: the command without its `--`.
+  std::string ForgottenDashes() const {
+    const CLI::Option* extra = verb_->get_option_no_throw("extra");
+    if (has_command_ || extra == nullptr || extra->empty()) return "";
+    const std::string& program = extra->results().front();
+    std::size_t at = 1;
+    while (at < words_.size() && (words_[at] != program || TakesValue(words_[at - 1]))) ++at;
+    std::vector<std::string> before(words_.begin(),
+                                    words_.begin() + static_cast<std::ptrdiff_t>(at));
+    std::vector<std::string> command(words_.begin() + static_cast<std::ptrdiff_t>(at),
+                                     words_.end());
+    return "\"" + Printable(program) + "\" is no option. Write the command after `--`: gpulayer " +
+           Printable(ShellWords(before)) + " -- " + Printable(ShellWords(command)) + ".";
+  }
+
+  bool TakesValue(const std::string& word) const {
+    const CLI::Option* option =
+        word.empty() || word[0] != '-' ? nullptr : verb_->get_option_no_throw(word);
+    return option != nullptr && option->get_items_expected_max() > 0;
+  }
+
+  // "--source wants a value: folder that ships": of the option that came last.
+  std::string WithoutValue(const CLI::ArgumentMismatch& error) const {
+    const std::string text = error.what();
+    const std::string name = text.substr(0, text.find(':'));
+    const CLI::Option* option = verb_ == nullptr ? nullptr : verb_->get_option_no_throw(name);
+    if (option == nullptr || option->get_description().empty()) return text;
+    return name + " wants a value: " + option->get_description();
   }
 
   CLI::App* Group(const std::string& name, const std::string& help, const std::string& example) {
@@ -241,9 +297,10 @@ class Parser {
                takes_command_ = true;
                SubmitArgs& args = raw->args;
                JobSpec& spec = args.spec;
+               if (const std::string hint = ForgottenDashes(); !hint.empty()) Usage(hint);
                if (!raw->extra.empty()) {
                  Usage("\"" + Printable(raw->extra[0]) +
-                       "\" is no option; write the command after `--`");
+                       "\" is no option; the command stands after `--`");
                }
                spec.command = command_;
                if (spec.command.empty() && spec.shell.empty()) {
@@ -690,12 +747,19 @@ class Parser {
              [common]() -> Action { return [common] { return RunTargetList(*common); }; });
     list->add_flag("--json", common->json, "print one JSON document");
     auto use = std::make_shared<std::string>();
-    CLI::App* u = Verb(*target, "use", "Make a login the one in use.",
-                       "gpulayer target use gpu-box", [use]() -> Action {
-                         if (use->empty()) Usage("which login? Give its name");
-                         Need(CheckTargetName(*use));
-                         return [use] { return RunTargetUse(*use); };
-                       });
+    CLI::App* u =
+        Verb(*target, "use", "Make a login the one in use.", "gpulayer target use gpu-box",
+             [use]() -> Action {
+               if (use->empty()) Usage("which login? Give its name");
+               if (*use == "here" || *use == "local" || *use == "remote") {
+                 Usage("\"" + *use +
+                       "\" has a meaning of its own and is no login. For the server that `up` "
+                       "started here: --target here or GPULAYER_TARGET=here while a login "
+                       "is in use; `gpulayer logout` forgets the login");
+               }
+               Need(CheckTargetName(*use));
+               return [use] { return RunTargetUse(*use); };
+             });
     u->add_option("NAME", *use, "name of the login");
   }
 
@@ -745,7 +809,9 @@ class Parser {
   }
 
   CLI::App app_;
+  std::vector<std::string> words_;  // before `--`
   std::vector<std::string> command_;
+  bool version_ = false;  // for the help only: Rewrite makes it the verb
   bool has_command_ = false;
   bool takes_command_ = false;
   std::string help_of_;

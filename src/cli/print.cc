@@ -136,6 +136,38 @@ std::string Fields(const std::vector<std::pair<std::string, std::string>>& field
   return out;
 }
 
+std::string ShellWords(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) {
+    const bool plain =
+        !word.empty() && word.find_first_of(" \t\n'\"\\$*?[]{}()<>|&;~`!#") == std::string::npos;
+    std::string quoted = word;
+    if (!plain) {
+      quoted = "'";
+      for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+      quoted += "'";
+    }
+    out += (out.empty() ? "" : " ") + quoted;
+  }
+  return out;
+}
+
+std::string OutputsText(const JobInfo& job, const std::optional<std::string>& brought) {
+  std::int64_t files = 0;
+  std::int64_t bytes = 0;
+  for (const TaskInfo& task : job.tasks) {
+    files += task.output_files;
+    bytes += task.output_bytes;
+  }
+  const std::string amount =
+      std::to_string(files) + (files == 1 ? " output, " : " outputs, ") + FormatSize(bytes);
+  if (brought && !brought->empty()) return amount + ", in " + Printable(*brought) + "\n";
+  if (brought || files == 0) return "no outputs\n";
+  const std::string get = "`gpulayer job result " + std::to_string(job.id);
+  return amount + ": " + get + " --download` brings them into the run folder, " + get +
+         " --to DIR` to where you like\n";
+}
+
 std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count) {
   std::vector<std::string> out;
   for (const LeftOutFile& file : files) {

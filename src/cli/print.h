@@ -45,6 +45,13 @@ std::string Fields(const std::vector<std::pair<std::string, std::string>>& field
 std::string TimeText(Time t);
 std::string TimeText(const std::optional<Time>& t);  // empty if there is none
 
+// The words as a shell would have to be given them.
+std::string ShellWords(const std::vector<std::string>& words);
+
+// Of a job that is over: how many outputs, and where they are or how to get them. `brought`: where to,
+// if they were.
+std::string OutputsText(const JobInfo& job, const std::optional<std::string>& brought);
+
 // "left out a.bin (5GiB): over the limit" of each; `count` is of all, there may be more than are
 // named.
 std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count);

@@ -12,9 +12,14 @@
 namespace gpulayer::cli {
 namespace {
 
+void Refused(const Status& status) {
+  const std::string step = NextStep(status);
+  PrintNote(status.message() + (step.empty() ? "" : ". " + step));
+}
+
 int DryRun(const SubmitArgs& args) {
   const Result<SourceListing> listing = Client::PreviewSource(args.spec);
-  if (!listing.ok()) return PrintError(listing.status()), kCouldNot;
+  if (!listing.ok()) return Refused(listing.status()), kCouldNot;
   for (const std::string& warning : listing->warnings) PrintNote(warning);
   if (args.common.json) return PrintOut(SourceJson(*listing)), 0;
   const bool terminal = IsTerminal(STDOUT_FILENO);
@@ -69,7 +74,7 @@ int RunSubmit(const SubmitArgs& args) {
   }
   Result<Job> job = client.ok() ? client->Submit(args.spec) : client.status();
   if (!job.ok()) {
-    PrintError(job.status());
+    Refused(job.status());
     return session.left() != 0 ? 128 + session.left() : kCouldNot;
   }
   if (session.left() == SIGINT && client->target() != "local") {
@@ -84,6 +89,7 @@ int RunSubmit(const SubmitArgs& args) {
   FollowOptions options;
   options.json = args.common.json;
   options.outputs = args.spec.outputs.collect;
+  options.source_dir = args.spec.source_dir;
   return FollowJob(session, *client, job->id(), options);
 }
 

@@ -219,6 +219,27 @@ class Submit(Up):
         self.assertIn(b"left out big", self.gpulayer("job", "result", job, "--to", str(to)).stdout)
         self.assertEqual([p.name for p in to.iterdir()], ["small"])
 
+    def test_a_result_says_how_many_outputs_and_how_to_get_them(self) -> None:
+        job = self.gpulayer("submit", "-d", "--", "sh", "-c", "echo made > made").stdout.decode().strip()
+        self.gpulayer("job", "wait", job)
+        self.assertIn(b"1 output, 5B: `gpulayer job result %s --download`" % job.encode(),
+                      self.gpulayer("job", "result", job).stdout)
+        to = self.home.path / "counted"
+        self.assertIn(b"1 output, 5B, in %s" % bytes(to), self.gpulayer("job", "result", job, "--to", str(to)).stdout)
+
+    def test_failures_name_their_next_step(self) -> None:
+        self.assertIn(b"no-such-program: program not found", self.gpulayer("submit", "--", "no-such-program",
+                                                                            code=127).stderr)
+        source = self.home.path / "steps"
+        source.mkdir()
+        (source / "train.sh").write_text("true")
+        shipped = ("submit", "--source", str(source), "--")
+        self.assertIn(b"write ./train.sh", self.gpulayer(*shipped, "train.sh", code=127).stderr)
+        self.assertIn(b"chmod +x", self.gpulayer(*shipped, "./train.sh", code=126).stderr)
+        self.assertIn(b"--wait-for-worker", self.gpulayer("submit", "--memory", "900GiB", "--", "true", code=125).stderr)
+        self.assertIn(b"a folder that is here", self.gpulayer("submit", "--source", "nosuch", "--", "true",
+                                                              code=125).stderr)
+
     def test_a_job_without_outputs_makes_no_folder(self) -> None:
         job = self.gpulayer("submit", "-d", "--", "true").stdout.decode().strip()
         self.gpulayer("job", "wait", job)
@@ -343,6 +364,20 @@ class Verbs(Up):
         check = script + '\nCOMP_WORDS=(gpulayer submit --mem); COMP_CWORD=2; _gpulayer; echo "${COMPREPLY[@]}"'
         done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(done.stdout, "--memory\n", done)
+        here = self.home.path / "completed"
+        (here / "some folder").mkdir(parents=True)
+        (here / "some-file").touch()
+        for words, wanted in (
+                ("job list --state r", "running"), ("token create --role ", "client|worker|admin"),
+                ("submit --source so", "some folder"), ("submit --env-file so", "some folder|some-file"),
+                ("job result 7 --to = so", "some folder"), ("completion z", "zsh"),
+                ("submit --target lo", "local")):
+            typed = [*words.split(" ")]
+            check = (script + f"\nCOMP_WORDS=(gpulayer {' '.join(w or repr('') for w in typed)}); "
+                     f"COMP_CWORD={len(typed)}; _gpulayer; IFS='|'; echo \"${{COMPREPLY[*]}}\"")
+            done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, timeout=PATIENCE, cwd=here,
+                                  env=self.home.env)
+            self.assertEqual(sorted(done.stdout.strip().split("|")), sorted(wanted.split("|")), (words, done))
 
 
 class Doors(Up):
@@ -365,6 +400,14 @@ class Doors(Up):
         tokens = json.loads(self.gpulayer("token", "list", "--json").stdout)["items"]
         logins = [t for t in tokens if t["kind"] == "credential" and t["role"] == "client"]
         self.assertTrue(logins and all(t["revoked_at"] for t in logins), logins)
+
+    def test_a_login_closes_the_folder_of_logins(self) -> None:
+        folder = self.home.path / "config/targets"
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        self.login(self.token("client"))
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
+        self.gpulayer("logout")
 
     def test_a_revoked_token_takes_its_logins_along(self) -> None:
         token = self.token("client")
@@ -509,6 +552,17 @@ class Alone(unittest.TestCase):
             return found
 
         self.assertEqual(left(), [])
+
+    def test_down_says_what_it_interrupts(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        self.assertEqual(self.home.run("down").stderr, b"")
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        job = self.home.run("submit", "-d", "--", "sleep", "600").stdout.decode().strip()
+        eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "runs")
+        self.assertIn(b"1 task was running", self.home.run("down").stderr)
+        self.assertEqual(self.home.run("up").returncode, 0)
+        eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "again")
+        self.assertEqual(self.home.run("job", "cancel", "--now", job).returncode, 0)
 
     def test_an_up_that_fails_leaves_jobs_alone(self) -> None:
         with socket.socket() as free:

@@ -129,6 +129,71 @@ TEST(ParseTest, WhatIsWrongIsSaidWithWhatIsRight) {
   });
 }
 
+TEST(ParseTest, ACommandWithoutItsDashesIsShownWithThem) {
+  ExpectTold({
+      {{"submit", "--source", ".", "python3", "train.py", "--epochs", "20"},
+       "Write the command after `--`: gpulayer submit --source . -- python3 train.py --epochs 20."},
+      {{"submit", "--name", "a", "--env", "A=b", "a", "x y"},
+       "gpulayer submit --name a --env A=b -- a 'x y'."},
+      {{"run", "true"}, "gpulayer run -- true."},
+      {{"submit", "x", "--", "true"}, "\"x\" is no option; the command stands after `--`"},
+      {{"submit", "--source", "--", "python3", "train.py"}, "--source wants a value: folder that"},
+      {{"submit", "--slots", "--", "true"}, "--slots wants a value: CPUs"},
+  });
+}
+
+TEST(ParseTest, OptionsStandAfterTheVerb) {
+  ExpectTold({
+      {{"--json", "ps"}, "--json stands before the verb. Write it after: gpulayer VERB --json"},
+      {{"--zzz"}, "--zzz stands before the verb"},
+  });
+}
+
+TEST(ParseTest, HelpAndVersionAreUnderstoodAsElsewhere) {
+  EXPECT_EQ(Type({"help"}).out, Type({"--help"}).out);
+  EXPECT_EQ(Type({"help", "submit"}).out, Type({"submit", "--help"}).out);
+  EXPECT_EQ(Type({"help", "job", "list"}).out, Type({"job", "list", "--help"}).out);
+  EXPECT_EQ(Type({"help", "nonsense"}).parsed.exit_code, 2);
+  EXPECT_TRUE(Type({"--version"}).parsed.run);
+  EXPECT_TRUE(Type({"-V"}).parsed.run);
+  const std::string alone = Type({}).err;
+  EXPECT_EQ(alone.rfind("gpulayer: which verb?\n", 0), 0u);
+  EXPECT_NE(alone.find("submit"), std::string::npos);
+}
+
+TEST(ParseTest, TargetUseOfAWordSaysHowToGetBack) {
+  for (const char* word : {"here", "local", "remote"}) {
+    const std::string err = Type({"target", "use", word}).err;
+    EXPECT_NE(err.find("`gpulayer logout`"), std::string::npos) << err;
+    EXPECT_EQ(err.find("--name"), std::string::npos) << err;
+  }
+  EXPECT_EQ(Type({"logout", "local"}).err.find("--name"), std::string::npos);
+}
+
+TEST(ParseTest, AnErrorGetsItsNextStep) {
+  EXPECT_NE(NextStep(Status(StatusCode::kRejected, "no worker can run this: needs x"))
+                .find("--wait-for-worker"),
+            std::string::npos);
+  EXPECT_NE(NextStep(Status(StatusCode::kNotFound, "read source folder x: No such file")), "");
+  EXPECT_EQ(NextStep(Status(StatusCode::kRejected, "something else")), "");
+}
+
+TEST(ParseTest, AProgramThatDidNotStartIsNamedWithWhatToDo) {
+  JobInfo job;
+  job.request.command = {"train.py"};
+  EXPECT_EQ(ProgramText(job, ""), "");
+  job.outcome = {127, std::nullopt, CauseKind::kNotFound, "program not found: No such file"};
+  EXPECT_EQ(ProgramText(job, "").rfind("train.py: program not found: No such file. ", 0), 0u);
+  EXPECT_NE(ProgramText(job, "").find("./train.py"), std::string::npos);
+  EXPECT_NE(ProgramText(job, "/nonexistent").find("the worker's PATH"), std::string::npos);
+  job.request.command = {"passwd"};
+  EXPECT_NE(ProgramText(job, "/etc").find("That file ships: write ./passwd"), std::string::npos);
+  job.request.command = {"./train.py"};
+  EXPECT_NE(ProgramText(job, "/etc").find("first line"), std::string::npos);
+  job.outcome.cause = CauseKind::kNotExecutable;
+  EXPECT_NE(ProgramText(job, "").find("chmod +x"), std::string::npos);
+}
+
 TEST(ParseTest, WhatOthersCallItIsUnderstoodAsAHint) {
   ExpectTold({
       {{"list"}, "\"list\" is no verb. Did you mean `gpulayer job list`?"},
@@ -140,7 +205,6 @@ TEST(ParseTest, WhatOthersCallItIsUnderstoodAsAHint) {
       {{"kill", "7"}, "`gpulayer job cancel`"},
       {{"revoke", "x"}, "`gpulayer token revoke`"},
       {{"use", "box"}, "`gpulayer target use`"},
-      {{"help"}, "`gpulayer --help`"},
       {{"sumbit"}, "`gpulayer submit`"},
       {{"job", "ls"}, "`gpulayer job list`"},
       {{"job", "kill", "7"}, "`gpulayer job cancel`"},

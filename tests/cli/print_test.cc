@@ -108,6 +108,22 @@ TEST(WorkerNamesTest, TwoOfOneNameShowTheirIds) {
   EXPECT_EQ(WorkerNames(workers), (std::vector<std::string>{"box (1a)", "mac", "box (2b)"}));
 }
 
+TEST(OutputsTextTest, SaysHowManyAndWhereOrHow) {
+  JobInfo job;
+  job.id = 7;
+  EXPECT_EQ(OutputsText(job, std::nullopt), "no outputs\n");
+  EXPECT_EQ(OutputsText(job, ""), "no outputs\n");
+  job.tasks.resize(2);
+  for (TaskInfo& task : job.tasks) {
+    task.output_files = 1;
+    task.output_bytes = 1024;
+  }
+  EXPECT_EQ(OutputsText(job, "/tmp/x"), "2 outputs, 2KiB, in /tmp/x\n");
+  const std::string text = OutputsText(job, std::nullopt);
+  EXPECT_EQ(text.rfind("2 outputs, 2KiB: ", 0), 0u);
+  EXPECT_NE(text.find("`gpulayer job result 7 --to DIR`"), std::string::npos);
+}
+
 TEST(LeftOutLinesTest, NamesEachAndCountsTheRest) {
   EXPECT_TRUE(LeftOutLines({}, 0).empty());
   EXPECT_EQ(LeftOutLines({{"a\nb", 2048, "over the limit"}}, 3),
