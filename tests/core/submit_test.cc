@@ -40,6 +40,21 @@ TEST(SubmitTest, TwoJobsOfABatchWithOneRequestIdAreRefused) {
   EXPECT_TRUE(b.store.jobs.empty());
 }
 
+TEST(SubmitTest, ABatchThatIsHalfARepeatIsRefusedWhole) {
+  Bench b;
+  b.Connect("w1");
+  core::SubmitJobs e{core::ReplyTag(1), {UserName("ann")}, {}};
+  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("new").spec));
+  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("x").Slots(2).spec));
+  const JobId job = b.Submit(SpecBuilder().Request("x"));
+  b.Ended(job);  // only the store can compare it now
+  const core::ReplyBody refused = b.Reply(e);
+  EXPECT_EQ(std::get<Status>(refused).code(), StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::get<Status>(refused).message(),
+              ::testing::StartsWith("job 2 of 2: submit: job 1 has the request id x"));
+  EXPECT_EQ(b.store.jobs.size(), 1u);
+}
+
 TEST(SubmitTest, NumbersGoOnAfterARestart) {
   Bench b;
   b.Connect("w1");

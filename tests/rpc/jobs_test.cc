@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/hash.h"
 #include "model/job.h"
 #include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
@@ -23,6 +24,22 @@ class JobsTest : public BothTransports {
     const std::string bearer =
         GetParam() == Transport::kTls ? Credential(Role::kWorker, FakeWorker::kId) : "";
     return std::make_unique<FakeWorker>(ConnectTo(*server_, GetParam()), bearer);
+  }
+
+  // Stores `data`; returns the name of its blob.
+  std::string PutBlob(const std::string& data) {
+    v1::UploadChunk chunk;
+    v1::BlobPart* part = chunk.add_parts();
+    part->set_hash(std::string(Hash::Of(data).bytes()));
+    part->set_size(static_cast<std::int64_t>(data.size()));
+    part->set_data(data);
+    v1::UploadReply reply;
+    Call call(client_);
+    auto stream = artifacts_->Upload(&call, &reply);
+    EXPECT_TRUE(stream->Write(chunk));
+    stream->WritesDone();
+    EXPECT_TRUE(stream->Finish().ok());
+    return part->hash();
   }
 
   // Plays an attempt from its start to its acknowledged end.
@@ -94,6 +111,12 @@ TEST_P(JobsTest, WhatIsOverIsStillCompared) {
   v1::SubmitReply again;
   ASSERT_TRUE(TrySubmit(Spec({"true"}, "same"), &again).ok());
   EXPECT_EQ(again.jobs(0).job(), job);
+  EXPECT_EQ(again.jobs(0).warning(), "");
+  v1::JobSpec with_input = Spec({"true"}, "same");
+  with_input.set_stdin_blob(PutBlob("typed"));
+  ASSERT_TRUE(TrySubmit(with_input, &again).ok());
+  EXPECT_EQ(again.jobs(0).job(), job);
+  EXPECT_THAT(again.jobs(0).warning(), HasSubstr("other files"));
   const grpc::Status other = TrySubmit(Spec({"false"}, "same"), &again);
   EXPECT_EQ(other.error_code(), grpc::StatusCode::ALREADY_EXISTS);
   EXPECT_THAT(other.error_message(), HasSubstr("asks for something else"));

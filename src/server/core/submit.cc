@@ -102,11 +102,33 @@ std::string RequestKey(const UserName& user, const RequestId& request) {
   return user.value() + '\0' + request.value();
 }
 
+namespace {
+
+// A batch is stored whole, so a true repeat finds every one of its ids. Were the new ones taken, the
+// handler's comparison with jobs that are over would come too late to refuse all of them.
+Status HalfARepeat(const State& state, const SubmitJobs& event) {
+  for (std::size_t i = 0; i < event.specs.size(); ++i) {
+    const RequestId& request = event.specs[i]->request_id;
+    const auto known = state.requests.find(RequestKey(event.caller.user, request));
+    if (known == state.requests.end()) continue;
+    return NameInBatch(
+        AlreadyExists(
+            "submit: job " + ToString(known->second) + " has the request id " + request.value() +
+            ", and others of these jobs are new. Repeat just what was submitted together, "
+            "or give each job a new id"),
+        i, event);
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 void OnSubmit(Turn& turn, const SubmitJobs& event) {
   State& state = turn.state;
   // First everything that can refuse the batch, so that it is all or nothing.
   std::map<Requirements, std::string> never;
   std::map<std::string, const JobSpec*> keys;
+  std::size_t repeats = 0;
   for (std::size_t i = 0; i < event.specs.size(); ++i) {
     const JobSpec* spec = event.specs[i].get();
     Status status = CheckSpec(spec);
@@ -119,6 +141,7 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
         if (job != state.jobs.end()) {
           status = SameRequest(*spec, *job->second.record.spec, known->second).status();
         }
+        ++repeats;
         if (status.ok()) continue;
         return turn.Answer(event.tag, NameInBatch(std::move(status), i, event));
       }
@@ -140,6 +163,10 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
     if (!status.ok()) {
       return turn.Answer(event.tag, NameInBatch(std::move(status), i, event));
     }
+  }
+
+  if (repeats > 0 && repeats < event.specs.size()) {
+    return turn.Answer(event.tag, HalfARepeat(state, event));
   }
 
   SubmitReply reply;

@@ -77,10 +77,11 @@ Status CheckContent(Parts& parts, const Specs& specs) {
   return OkStatus();
 }
 
-// What the core has forgotten it cannot compare: its jobs that are over, and their tasks.
-Status CheckTasksExist(StoreReader& reader, const core::CancelTasks& event) {
-  for (const core::CancelTasks::Selector& selector : event.tasks) {
-    if (!selector.task) continue;
+using Selectors = std::vector<core::CancelTasks::Selector>;
+
+// Of jobs that are over the core has forgotten how many tasks they had.
+Status CheckTasksExist(StoreReader& reader, const Selectors& tasks) {
+  for (const core::CancelTasks::Selector& selector : tasks) {
     const Result<JobRecord> job = reader.GetJob(selector.job);
     if (!job.ok()) continue;  // the core says so
     if (selector.task->value() >= job->spec->task_count) {
@@ -90,12 +91,16 @@ Status CheckTasksExist(StoreReader& reader, const core::CancelTasks& event) {
   return OkStatus();
 }
 
-Status CheckSameRequests(StoreReader& reader, const Specs& specs, const core::SubmitReply& done) {
+// The core has compared those that are not over.
+Status CheckSameRequests(StoreReader& reader, const Specs& specs, const core::SubmitReply& done,
+                         pb::SubmitReply* reply) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (!done.jobs[i].existed) continue;
     const Result<JobRecord> job = reader.GetJob(done.jobs[i].job);
     if (!job.ok()) continue;  // its row is gone: it is that job all the same
-    GPULAYER_RETURN_IF_ERROR(core::SameRequest(*specs[i], *job->spec, done.jobs[i].job).status());
+    GPULAYER_ASSIGN_OR_RETURN(const std::string warning,
+                              core::SameRequest(*specs[i], *job->spec, done.jobs[i].job));
+    if (!warning.empty()) reply->mutable_jobs(static_cast<int>(i))->set_warning(warning);
   }
   return OkStatus();
 }
@@ -164,19 +169,7 @@ class JobsService final : public pb::Jobs::CallbackService {
     }
     ServerUnaryReactor* reactor = context->DefaultReactor();
     auto responder = std::make_shared<Responder>(reactor);
-    const bool tasks = std::any_of(event.tasks.begin(), event.tasks.end(),
-                                   [](const auto& selector) { return selector.task.has_value(); });
-    if (!tasks) {
-      PostCancel(std::move(event), reply, responder);
-      return reactor;
-    }
-    const Status posted = parts_.readers.Post(
-        [this, event = std::move(event), reply, responder](StoreReader& reader) mutable {
-          const Status exist = CheckTasksExist(reader, event);
-          if (!exist.ok()) return responder->Finish(exist);
-          PostCancel(std::move(event), reply, responder);
-        });
-    if (!posted.ok()) responder->Finish(Refusal(posted));
+    PostCancel(std::move(event), reply, responder);
     return reactor;
   }
 
@@ -231,16 +224,29 @@ class JobsService final : public pb::Jobs::CallbackService {
 
  private:
   void PostCancel(core::CancelTasks event, pb::CancelReply* reply, const ResponderPtr& responder) {
-    const Status posted =
-        parts_.engine.Post(std::move(event), [reply, responder](core::ReplyBody body) {
+    Selectors tasks;
+    for (const core::CancelTasks::Selector& selector : event.tasks) {
+      if (selector.task) tasks.push_back(selector);
+    }
+    const Status posted = parts_.engine.Post(
+        std::move(event), [this, tasks = std::move(tasks), reply, responder](core::ReplyBody body) {
           if (const auto* status = std::get_if<Status>(&body)) return responder->Finish(*status);
           if (const auto* done = std::get_if<core::CancelReply>(&body)) {
             reply->set_cancelled(done->cancelled);
             reply->set_already_ended(done->already_ended);
+            if (done->already_ended > 0 && !tasks.empty()) return CheckEnded(tasks, responder);
             return responder->Finish(OkStatus());
           }
           responder->Finish(Internal("cancel: the wrong kind of answer"));
         });
+    if (!posted.ok()) responder->Finish(Refusal(posted));
+  }
+
+  // "Already over" is also the answer to a task that a job that is over never had.
+  void CheckEnded(const Selectors& tasks, const ResponderPtr& responder) {
+    const Status posted = parts_.readers.Post([tasks, responder](StoreReader& reader) {
+      responder->Finish(CheckTasksExist(reader, tasks));
+    });
     if (!posted.ok()) responder->Finish(Refusal(posted));
   }
 
@@ -255,20 +261,20 @@ class JobsService final : public pb::Jobs::CallbackService {
           }
           if (const auto* done = std::get_if<core::SubmitReply>(&body)) {
             ToProto(*done, reply);
-            return CheckExisting(specs, *done, responder);
+            return CheckExisting(specs, *done, reply, responder);
           }
           responder->Finish(Internal("submit: the wrong kind of answer"));
         });
     if (!posted.ok()) responder->Finish(Refusal(posted));
   }
 
-  void CheckExisting(const Specs& specs, const core::SubmitReply& done,
+  void CheckExisting(const Specs& specs, const core::SubmitReply& done, pb::SubmitReply* reply,
                      const ResponderPtr& responder) {
     const bool existed = std::any_of(done.jobs.begin(), done.jobs.end(),
                                      [](const core::Submitted& job) { return job.existed; });
     if (!existed) return responder->Finish(OkStatus());
-    const Status posted = parts_.readers.Post([specs, done, responder](StoreReader& reader) {
-      responder->Finish(CheckSameRequests(reader, specs, done));
+    const Status posted = parts_.readers.Post([specs, done, reply, responder](StoreReader& reader) {
+      responder->Finish(CheckSameRequests(reader, specs, done, reply));
     });
     if (!posted.ok()) responder->Finish(Refusal(posted));
   }
