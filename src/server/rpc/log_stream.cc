@@ -149,7 +149,10 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
       if (late) continue;
       if (!request_.follow()) return Step::Finish(OkStatus());
       if (!over) return Step::Idle();
-      if (attempt_ == now.newest && now.over) return Step::Finish(OkStatus());
+      // Asked again: the commit that ended the attempt may have come after the first look, and it
+      // may have ended the task.
+      GPULAYER_ASSIGN_OR_RETURN(const View after, ReadTask());
+      if (attempt_ == after.newest && after.over) return Step::Finish(OkStatus());
       GPULAYER_RETURN_IF_ERROR(TurnToNext(out));
       return Step::Write();
     }
