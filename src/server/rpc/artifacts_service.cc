@@ -48,8 +48,8 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
                                                           const std::string& token_id) {
     UploadStream* raw = stream.get();
     raw->self_ = stream;
+    raw->StartRead(&raw->read_);  // first: once it is known to others it may be ended
     raw->parts_.streams.Add(stream, token_id);
-    raw->StartRead(&raw->read_);
     return raw;
   }
 
@@ -58,8 +58,10 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
       {
         MutexLock lock(mutex_);
         no_more_ = true;
+        if (finished_ || working_) return;  // the work's end sees it
+        working_ = true;
       }
-      return Go();
+      return PostWork();
     }
     {
       MutexLock lock(mutex_);
@@ -70,9 +72,10 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
       }
       written_.Swap(&read_);
       full_ = true;
+      working_ = true;  // at once, so that End() does not finish before the read below is started
     }
     StartRead(&read_);
-    Go();
+    PostWork();
   }
 
   void OnCancel() override { End(Cancelled("the caller is gone")); }
@@ -93,15 +96,10 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
   }
 
  private:
-  // Puts the next piece of work on the pool, unless one is there already or there is none.
-  void Go() {
-    {
-      MutexLock lock(mutex_);
-      if (finished_ || working_ || (!full_ && !no_more_)) return;
-      working_ = true;
-    }
+  // REQUIRES: working_ was set by the caller.
+  void PostWork() {
     const Status posted = parts_.io.Post([self = shared_from_this()] { self->Work(); });
-    if (!posted.ok()) Conclude(posted.code() == StatusCode::kCancelled ? StoppingStatus() : posted);
+    if (!posted.ok()) Conclude(Refusal(posted));
   }
 
   void Work() {
@@ -297,8 +295,7 @@ class ArtifactsService final : public pb::Artifacts::CallbackService {
             reply->add_hashes(std::string(hash.bytes()));
           responder->Finish(OkStatus());
         });
-    if (!posted.ok())
-      responder->Finish(posted.code() == StatusCode::kCancelled ? StoppingStatus() : posted);
+    if (!posted.ok()) responder->Finish(Refusal(posted));
     return reactor;
   }
 
