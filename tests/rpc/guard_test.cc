@@ -5,11 +5,14 @@
 #include <grpcpp/generic/generic_stub.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "model/token.h"
 #include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
+#include "server/rpc/streams.h"
 
 namespace gpulayer::testing {
 namespace {
@@ -138,6 +141,22 @@ TEST_F(GuardTest, RevokingEndsOpenStreamsOfThatCredentialAlone) {
   Call call(Token(Role::kAdmin));
   ASSERT_TRUE(admin->RevokeToken(&call, request, &reply).ok());
   EXPECT_EQ(worker.Finish().error_code(), grpc::StatusCode::UNAUTHENTICATED);
+}
+
+TEST(StreamRegistryTest, AStreamThatComesAfterItsTokenWasRevokedIsEnded) {
+  struct Stream : rpc::OpenStream {
+    void End(const Status& why) override { ended = why; }
+    std::optional<Status> ended;
+  };
+  rpc::StreamRegistry registry;
+  registry.EndOf("revoked", Unauthenticated("token was revoked"));
+  const auto late = std::make_shared<Stream>();
+  const auto other = std::make_shared<Stream>();
+  registry.Add(late, "revoked");
+  registry.Add(other, "good");
+  ASSERT_TRUE(late->ended);
+  EXPECT_EQ(late->ended->code(), StatusCode::kUnauthenticated);
+  EXPECT_FALSE(other->ended);
 }
 
 TEST_F(GuardTest, ARevokedWorkerIsGivenUpUnlessItHasJoinedAgain) {

@@ -11,6 +11,9 @@ void StreamRegistry::Add(const std::shared_ptr<OpenStream>& stream, const std::s
     MutexLock lock(mutex_);
     streams_[stream.get()] = {stream, token_id};
     ended = ended_;
+    if (const auto it = ended_tokens_.find(token_id); !ended && it != ended_tokens_.end()) {
+      ended = it->second;
+    }
   }
   if (ended) stream->End(*ended);
 }
@@ -29,6 +32,10 @@ void StreamRegistry::EndAll(const Status& why) {
 }
 
 void StreamRegistry::EndOf(const std::string& token_id, const Status& why) {
+  {
+    MutexLock lock(mutex_);
+    ended_tokens_.try_emplace(token_id, why);
+  }
   EndWhere([&](const Entry& entry) { return entry.token_id == token_id; }, why);
 }
 

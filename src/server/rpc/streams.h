@@ -1,12 +1,13 @@
 // Every open stream of the server, so that a stop or a revoked token ends them at once.
 //
 // Threads: every method from any thread. End() of a stream is called without a lock held, perhaps
-// more than once, and
-//          must not wait. A stream that registers after EndAll() is ended at once.
+// more than once, and must not wait. A stream that registers after EndAll(), or after the EndOf() of
+// its token, is ended at once.
 #ifndef GPULAYER_SERVER_RPC_STREAMS_H_
 #define GPULAYER_SERVER_RPC_STREAMS_H_
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ class StreamRegistry {
   void Add(const std::shared_ptr<OpenStream>& stream, const std::string& token_id);
   void Remove(const OpenStream* stream);
   void EndAll(const Status& why);
+  // For good: a revoked token never holds again.
   void EndOf(const std::string& token_id, const Status& why);
   std::size_t size();
 
@@ -42,6 +44,7 @@ class StreamRegistry {
   Mutex mutex_;
   std::unordered_map<const OpenStream*, Entry> streams_ GPULAYER_GUARDED_BY(mutex_);
   std::optional<Status> ended_ GPULAYER_GUARDED_BY(mutex_);
+  std::map<std::string, Status> ended_tokens_ GPULAYER_GUARDED_BY(mutex_);  // by id
 };
 
 }  // namespace gpulayer::rpc
