@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "server/server.h"
 #include "wire/version.h"
+#include "worker/session/grpc_log.h"
 #include "worker/worker.h"
 
 namespace gpulayer {
@@ -152,6 +153,7 @@ int Serve(const Flags& flags, const UniqueFd& signals) {
   }
   if (const Status opened = OpenLog("server", log_file, LogLevel::kInfo); !opened.ok())
     return Fail(opened);
+  worker::LogGrpcLines();
   Result<std::unique_ptr<Server>> server = Server::Start(std::move(options));
   if (!server.ok()) {
     LogError("start: " + server.status().ToString());
@@ -205,6 +207,7 @@ int ServeEphemeral(const UniqueFd& signals) {
   if (const Status opened = OpenLog("server", "", LogLevel::kWarning); !opened.ok()) {
     return Fail(opened);
   }
+  worker::LogGrpcLines();
   Result<std::string> dir = MakeTempDir(TempRoot(), "gpulayer-local-");
   if (!dir.ok()) return Fail(dir.status());
   const Status ran = RunEphemeral(*dir, signals);

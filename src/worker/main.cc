@@ -23,6 +23,7 @@
 #include "wire/version.h"
 #include "worker/config.h"
 #include "worker/probe/probe.h"
+#include "worker/session/grpc_log.h"
 #include "worker/worker.h"
 
 namespace gpulayer {
@@ -284,6 +285,7 @@ int Main(const std::vector<std::string>& args) {
   if (const Status opened = OpenLog("gpulayer-worker", log_file, LogLevel::kInfo); !opened.ok()) {
     return fail(opened);
   }
+  worker::LogGrpcLines();
   return Serve(*std::move(options));
 }
 

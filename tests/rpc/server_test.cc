@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <gmock/gmock.h>
+#include <grpc/support/log.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -12,7 +13,9 @@
 #include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
 #include "server/security/tls.h"
+#include "support/eventually.h"
 #include "support/small_disk.h"
+#include "worker/session/grpc_log.h"
 
 namespace gpulayer::testing {
 namespace {
@@ -84,7 +87,18 @@ TEST_F(WholeServerTest, AnOpenDataDirectoryIsClosedToWritersAndItsPrivatePartsTo
   EXPECT_THAT(log, HasSubstr(dir + "/server was open to other accounts"));
 }
 
+TEST_F(WholeServerTest, ErrorsOfGrpcAreSaidAndTheRestIsNot) {
+  worker::LogGrpcLines();
+  ::testing::internal::CaptureStderr();
+  gpr_log(GPR_ERROR, "accept: too many open files");
+  gpr_log(GPR_INFO, "a subchannel is idle");
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("gRPC: accept: too many open files"));
+  EXPECT_THAT(said, ::testing::Not(HasSubstr("subchannel")));
+}
+
 TEST_F(WholeServerTest, WhoKnocksWithoutTlsFillsNoLog) {
+  worker::LogGrpcLines();
   ::testing::internal::CaptureStderr();
   const UniqueFd peer(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in to{};
@@ -193,6 +207,41 @@ TEST_F(WholeServerTest, ASubmitToAFullDiskIsRefusedAtOnce) {
   const grpc::Status status = jobs->Submit(&call, request, &reply);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("server disk full"));
+}
+
+TEST_F(WholeServerTest, ALogStopsAtTheFloorAndGoesOnWhenThereIsRoom) {
+  SmallDisk disk("80m");
+  if (!disk.mounted()) GTEST_SKIP() << disk.SkipReason();
+  auto server = Server::Start({disk / "d", "", false});
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  auto channel = ConnectTo(**server, Transport::kUnix);
+  auto jobs = v1::Jobs::NewStub(channel);
+  FakeWorker worker(channel, "");
+  ASSERT_TRUE(worker.Greet());
+  const auto submit = [&](const std::string& request_id) {
+    v1::SubmitRequest request;
+    v1::JobSpec* spec = request.add_jobs();
+    spec->add_command("true");
+    spec->mutable_requirements()->set_slots(1);
+    spec->set_task_count(1);
+    spec->set_request_id(request_id);
+    v1::SubmitReply reply;
+    Call call;
+    return jobs->Submit(&call, request, &reply).error_code();
+  };
+  ASSERT_EQ(submit("chatty"), grpc::StatusCode::OK);
+  const auto assign = worker.NextAssign();
+  ASSERT_TRUE(assign);
+  ASSERT_TRUE(disk.Fill(std::int64_t{32} << 20).ok());
+  // How much is free is asked from time to time; the same id again takes nothing.
+  ASSERT_TRUE(Eventually([&] { return submit("chatty") == grpc::StatusCode::RESOURCE_EXHAUSTED; }));
+  const std::string frame = FakeWorker::Frame(LogStream::kOut, "much\n");
+  ASSERT_TRUE(worker.SendLog(assign->key(), 0, frame));
+  EXPECT_FALSE(worker.Next(std::chrono::milliseconds(200)));
+  ASSERT_TRUE(disk.MakeRoom().ok());
+  const auto ack = worker.Next();
+  ASSERT_TRUE(ack && ack->has_log_ack());
+  EXPECT_EQ(ack->log_ack().size(), static_cast<std::int64_t>(frame.size()));
 }
 
 TEST_F(WholeServerTest, APathTooLongForASocketIsMoved) {

@@ -1,6 +1,5 @@
 #include "server/rpc/rpc_server.h"
 
-#include <grpc/support/log.h>
 #include <grpcpp/ext/health_check_service_server_builder_option.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -14,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
 #include "model/limits.h"
 #include "server/rpc/addresses.h"
 #include "server/rpc/respond.h"
@@ -96,9 +94,6 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
   auto impl = std::make_unique<Impl>(options, std::move(readers));
   Parts& parts = impl->parts;
 
-  // Whoever knocks on the port without TLS would fill our log with lines about its own source.
-  gpr_set_log_function(
-      [](gpr_log_func_args* line) { LogDebug(std::string("gRPC: ") + line->message); });
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(static_cast<int>(limits::kMaxMessageBytes));

@@ -336,6 +336,9 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     v1::LogAck* ack = reply.mutable_log_ack();
     *ack->mutable_key() = in.key();
     if (IsCurrent(*key)) {
+      // A chatty job must not take the room that the database needs to store how it ended; its
+      // worker keeps the rest meanwhile.
+      if (!parts_.blobs.CheckRoom().ok()) return Handled::kLater;
       Result<std::int64_t> size = parts_.logs.Append(key->ref, in.offset(), in.data());
       if (!size.ok() && size.status().code() == StatusCode::kResourceExhausted)
         return Handled::kLater;

@@ -1,12 +1,10 @@
 #include "worker/session/link.h"
 
-#include <grpc/support/log.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
 #include <string>
 
-#include "base/log.h"
 #include "model/limits.h"
 #include "model/token.h"
 #include "wire/status_code.h"
@@ -26,9 +24,6 @@ Result<ServerLink> OpenLink(const ServerAddress& address) {
     return InvalidArgument("connect to " + server +
                            ": the server's CA certificate is missing. Join with a token first");
   }
-  // Its own words about a link repeat what we say of it, and name files of its source.
-  gpr_set_log_function(
-      [](gpr_log_func_args* line) { LogDebug(std::string("gRPC: ") + line->message); });
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, static_cast<int>(limits::kMaxMessageBytes));

@@ -1,0 +1,13 @@
+// What gRPC has to say, in the log of the daemon it runs in.
+#ifndef GPULAYER_WORKER_SESSION_GRPC_LOG_H_
+#define GPULAYER_WORKER_SESSION_GRPC_LOG_H_
+
+namespace gpulayer::worker {
+
+// Its errors become warnings, all else is for debugging. Once in each daemon, after OpenLog() and
+// before gRPC is used: it holds for the whole process.
+void LogGrpcLines();
+
+}  // namespace gpulayer::worker
+
+#endif  // GPULAYER_WORKER_SESSION_GRPC_LOG_H_
