@@ -219,14 +219,16 @@ std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
   const std::string why = Printable(job.outcome.cause_text);
   const std::string said = (shown.empty() ? "" : shown + ": ") + why + ". ";
   if (cause == CauseKind::kNotExecutable) {
-    return said +
-           "Modes ship: `chmod +x` it here; a script needs a first line like #!/bin/sh, a program "
-           "the worker's system";
+    if (why.find("Permission denied") != std::string::npos) {
+      return said + "`chmod +x` it before the submit: modes ship";
+    }
+    if (why.find("No such file") != std::string::npos) {
+      return said + "The program in its first line (#!) is not on the worker";
+    }
+    return said + "A script needs a first line like #!/bin/sh, a program the worker's system";
   }
   if (program.find('/') != std::string::npos) {
-    return said +
-           "It is looked for in the job's folder, a copy of --source; of a script, the program in "
-           "its first line may be missing";
+    return said + "It is looked for in the job's folder, which is a copy of --source";
   }
   if (!source_dir.empty() && ::access((source_dir + "/" + program).c_str(), F_OK) == 0) {
     return said + "That file ships: write ./" + shown;

@@ -164,8 +164,7 @@ std::string OutputsText(const JobInfo& job, const std::optional<std::string>& br
   if (brought && !brought->empty()) return amount + ", in " + Printable(*brought) + "\n";
   if (brought || files == 0) return "no outputs\n";
   const std::string get = "`gpulayer job result " + std::to_string(job.id);
-  return amount + ": " + get + " --download` brings them into the run folder, " + get +
-         " --to DIR` to where you like\n";
+  return amount + ": " + get + " --download` (into the run folder) or " + get + " --to DIR`\n";
 }
 
 std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count) {

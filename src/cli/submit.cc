@@ -73,6 +73,10 @@ int RunSubmit(const SubmitArgs& args) {
     return kUsage;
   }
   Result<Job> job = client.ok() ? client->Submit(args.spec) : client.status();
+  if (!client.ok() && session.left() != 0) {
+    PrintNote("interrupted: nothing was submitted");
+    return 128 + session.left();
+  }
   if (!job.ok()) {
     Refused(job.status());
     return session.left() != 0 ? 128 + session.left() : kCouldNot;

@@ -189,9 +189,13 @@ TEST(ParseTest, AProgramThatDidNotStartIsNamedWithWhatToDo) {
   job.request.command = {"passwd"};
   EXPECT_NE(ProgramText(job, "/etc").find("That file ships: write ./passwd"), std::string::npos);
   job.request.command = {"./train.py"};
-  EXPECT_NE(ProgramText(job, "/etc").find("first line"), std::string::npos);
+  EXPECT_NE(ProgramText(job, "/etc").find("a copy of --source"), std::string::npos);
   job.outcome.cause = CauseKind::kNotExecutable;
+  EXPECT_NE(ProgramText(job, "").find("in its first line (#!)"), std::string::npos);
+  job.outcome.cause_text = "program cannot be executed: Permission denied";
   EXPECT_NE(ProgramText(job, "").find("chmod +x"), std::string::npos);
+  job.outcome.cause_text = "program cannot be executed: Exec format error";
+  EXPECT_NE(ProgramText(job, "").find("like #!/bin/sh"), std::string::npos);
 }
 
 TEST(ParseTest, WhatOthersCallItIsUnderstoodAsAHint) {
