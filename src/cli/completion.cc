@@ -52,7 +52,7 @@ bool IsOption(const Value& value) { return value.before[0] == '-'; }
 
 // The list of words for bash, in double quotes.
 std::string BashWords(const Value& value) {
-  const std::string words = value.words;
+  std::string words = value.words;
   if (value.kind != ValueKind::kLogin) return words;
   return words + (words.empty() ? "$(" : " $(") + kLogins + ")";
 }
