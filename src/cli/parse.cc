@@ -236,7 +236,7 @@ class Parser {
 
   // "--source wants a value: folder that ships": of the option that came last.
   std::string WithoutValue(const CLI::ArgumentMismatch& error) const {
-    const std::string text = error.what();
+    std::string text = error.what();
     const std::string name = text.substr(0, text.find(':'));
     const CLI::Option* option = verb_ == nullptr ? nullptr : verb_->get_option_no_throw(name);
     if (option == nullptr || option->get_description().empty()) return text;
@@ -788,7 +788,7 @@ class Parser {
   std::vector<VerbInfo> Describe() {
     std::vector<VerbInfo> out;
     std::function<void(CLI::App*, std::vector<std::string>)> walk =
-        [&](CLI::App* app, std::vector<std::string> path) {
+        [&](CLI::App* app, const std::vector<std::string>& path) {
           for (CLI::App* sub : app->get_subcommands([](CLI::App*) { return true; })) {
             if (sub->get_group().empty()) continue;  // not built
             std::vector<std::string> at = path;

@@ -117,7 +117,7 @@ std::string Table::ToText() const {
 }
 
 std::string TimeText(Time t) {
-  const std::string text = FormatTime(t);
+  std::string text = FormatTime(t);
   constexpr std::size_t kLength = 32;  // 2026-03-01T14:05:09.123456+01:00
   if (text.size() != kLength) return text;
   return text.substr(0, 10) + " " + text.substr(11, 8) + " " + text.substr(26);
@@ -188,6 +188,7 @@ std::vector<std::string> WorkerNames(const std::vector<WorkerInfo>& workers) {
   std::map<std::string, int> count;
   for (const WorkerInfo& w : workers) ++count[w.name];
   std::vector<std::string> out;
+  out.reserve(workers.size());
   for (const WorkerInfo& w : workers) {
     out.push_back(count[w.name] == 1 ? w.name : w.name + " (" + w.id + ")");
   }
