@@ -247,6 +247,20 @@ Status MakePrivateDir(const std::string& path) {
   return OkStatus();
 }
 
+Status CloseToWriters(const std::string& dir) {
+  struct stat st{};
+  if (stat(dir.c_str(), &st) != 0) {
+    return errno == ENOENT ? OkStatus() : ErrnoStatus("look at " + dir, errno);
+  }
+  if ((st.st_mode & 0022) == 0 || (st.st_mode & S_ISVTX) != 0) return OkStatus();
+  if (st.st_uid != geteuid()) {
+    return PermissionDenied(dir + ": other accounts may write there, and it is not this account's");
+  }
+  if (chmod(dir.c_str(), st.st_mode & 07755) != 0) return ErrnoStatus("chmod " + dir, errno);
+  LogWarning("data directory " + dir + " could be written to by other accounts: closed to them");
+  return OkStatus();
+}
+
 Status RemoveTree(const std::string& path) { return TreeRemover(path).Run(); }
 
 Result<std::string> MakeTempDir(const std::string& parent, const std::string& prefix) {

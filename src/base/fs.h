@@ -54,6 +54,11 @@ Status MakeDirs(const std::string& path, mode_t mode = 0700);  // like mkdir -p
 // A folder that only this account can look into, made now or tightened (the log says so).
 // PERMISSION_DENIED: it is no folder, or another account's.
 Status MakePrivateDir(const std::string& path);
+// Takes from a data directory what lets others write there (the log says so): they could put files
+// of their own in the place of ours. Looking is left as it is: what is private lies in folders of
+// its own. OK if there is none. For every program, before it reads a file there.
+// PERMISSION_DENIED: others may write there, and it is another account's.
+Status CloseToWriters(const std::string& dir);
 // Removes a file, link or whole tree without following links; makes folders writable on the way. OK
 // if there was nothing. Needs three descriptors, however deep the tree is.
 Status RemoveTree(const std::string& path);

@@ -108,7 +108,10 @@ Result<std::optional<DaemonRecord>> LoadRecord(const std::string& data_dir) {
 
 Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
   const char* kAdvice = " Choose another with --data-dir, or let this account write there.";
-  if (const Status made = MakeDirs(JoinPath(data_dir, "log"), 0700); !made.ok()) {
+  // First of all: the record in it names processes to end, and what they are started with.
+  Status made = CloseToWriters(data_dir);
+  if (made.ok()) made = MakeDirs(JoinPath(data_dir, "log"), 0700);
+  if (!made.ok()) {
     return Status(made.code(), "data directory: " + made.message() + "." + kAdvice);
   }
   Result<FileLock> lock = FileLock::Acquire(JoinPath(data_dir, "daemons.lock"));

@@ -45,7 +45,7 @@ struct StartedDaemon {
 class DaemonDir {
  public:
   // Makes the folder (0700) if there is none. FAILED_PRECONDITION: another `up`, `join` or `down`
-  // is at work.
+  // is at work. PERMISSION_DENIED: see CloseToWriters().
   static Result<DaemonDir> Lock(const std::string& data_dir);
 
   const std::string& path() const { return dir_; }

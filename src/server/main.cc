@@ -144,7 +144,9 @@ int Serve(const Flags& flags, const UniqueFd& signals) {
   std::string log_file;
   if (!flags.foreground) {
     const std::string log_dir = JoinPath(options.data_dir, "log");
-    if (const Status made = MakePrivateDir(log_dir); !made.ok()) {
+    Status made = CloseToWriters(options.data_dir);
+    if (made.ok()) made = MakePrivateDir(log_dir);
+    if (!made.ok()) {
       return Fail(
           {made.code(), "data directory: " + made.message() +
                             ". Choose another with --data-dir, or let this account write there."});

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <pwd.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -39,20 +38,6 @@ UserName AccountName() {
 Status CheckWritable(const std::string& dir) {
   if (access(dir.c_str(), W_OK | X_OK) == 0) return OkStatus();
   return ErrnoStatus("write to data directory " + dir, errno);
-}
-
-// It may be open to be looked into: what is private lies in folders of its own. But who may write
-// there could put other things in their place.
-Status CloseToWriters(const std::string& dir) {
-  struct stat st{};
-  if (stat(dir.c_str(), &st) != 0) return ErrnoStatus("look at " + dir, errno);
-  if ((st.st_mode & 0022) == 0 || (st.st_mode & S_ISVTX) != 0) return OkStatus();
-  if (st.st_uid != geteuid()) {
-    return PermissionDenied(dir + ": other accounts may write there, and it is not this account's");
-  }
-  if (chmod(dir.c_str(), st.st_mode & 07755) != 0) return ErrnoStatus("chmod " + dir, errno);
-  LogWarning("data directory " + dir + " could be written to by other accounts: closed to them");
-  return OkStatus();
 }
 
 // Where the socket of a data directory lies: in it, or, over the kernel's limit for such paths, in

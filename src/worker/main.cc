@@ -272,6 +272,9 @@ int Main(const std::vector<std::string>& args) {
   };
   const Result<std::string> data_dir = DataDir(flags->data_dir);
   if (!data_dir.ok()) return fail(data_dir.status());
+  if (const Status closed = CloseToWriters(*data_dir).Prefixed("data directory"); !closed.ok()) {
+    return fail(closed);
+  }
   Result<WorkerOptions> options = Options(*flags, *data_dir);
   if (!options.ok()) return fail(options.status());
   if (flags->print_resources) return PrintResources(*options);

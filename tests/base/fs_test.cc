@@ -83,6 +83,30 @@ TEST(FsTest, PrivateFoldersAreMadeOrTightened) {
   EXPECT_EQ(MakePrivateDir(dir / "p").code(), StatusCode::kPermissionDenied);
 }
 
+TEST(FsTest, ADataDirectoryIsClosedToOtherWriters) {
+  TempDir dir;
+  const std::string data = dir / "d";
+  const auto mode_after = [&](mode_t before) {
+    EXPECT_EQ(chmod(data.c_str(), before), 0);
+    EXPECT_TRUE(CloseToWriters(data).ok());
+    struct stat st{};
+    EXPECT_EQ(stat(data.c_str(), &st), 0);
+    return st.st_mode & 07777;
+  };
+  EXPECT_TRUE(CloseToWriters(data).ok());
+  EXPECT_FALSE(PathExists(data));
+  ASSERT_TRUE(MakeDirs(data).ok());
+  EXPECT_EQ(mode_after(0700), 0700U);
+  EXPECT_EQ(mode_after(0755), 0755U);  // looking is no harm
+  EXPECT_EQ(mode_after(0777), 0755U);
+  EXPECT_EQ(mode_after(0770), 0750U);
+  EXPECT_EQ(mode_after(01777), 01777U);
+  if (geteuid() != 0) return;
+  ASSERT_EQ(chown(data.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(chmod(data.c_str(), 0757), 0);
+  EXPECT_EQ(CloseToWriters(data).code(), StatusCode::kPermissionDenied);
+}
+
 TEST(FsTest, RemoveTreeNamesWhatItCannotRemove) {
   const Status status = RemoveTree("/proc/self/fdinfo");
   EXPECT_FALSE(status.ok());
