@@ -42,7 +42,7 @@ class Chunker {
     do {
       std::string& data = NewPart(hash, first ? source.size : -1);
       data.resize(static_cast<std::size_t>(
-          std::min<std::int64_t>(left, static_cast<std::int64_t>(limits::kChunkBytes))));
+          std::min<std::int64_t>(left, static_cast<std::int64_t>(limits::kBlobChunkBytes))));
       std::size_t filled = 0;
       while (filled < data.size()) {
         GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,
@@ -73,8 +73,8 @@ class Chunker {
     std::size_t at = 0;
     do {
       std::string& data = NewPart(hash, at == 0 ? size : -1);
-      data.assign(bytes, at, limits::kChunkBytes);
-      at += limits::kChunkBytes;
+      data.assign(bytes, at, limits::kBlobChunkBytes);
+      at += limits::kBlobChunkBytes;
       Added(data.size());
     } while (at < bytes.size() && !broken_);
   }
@@ -90,7 +90,7 @@ class Chunker {
   }
   void Added(std::size_t bytes) {
     size_ += bytes + 64;
-    if (size_ >= limits::kChunkBytes) Flush();
+    if (size_ >= limits::kBlobChunkBytes) Flush();
   }
 
   UploadStream& stream_;
@@ -228,7 +228,7 @@ Result<Shipped> ShipFile(Transport& transport, const std::string& path,
                               ": not a regular file. Write it into one first.");
   }
   Hasher hasher;
-  std::string buffer(limits::kChunkBytes, '\0');
+  std::string buffer(limits::kBlobChunkBytes, '\0');
   std::int64_t size = 0;
   for (;;) {
     GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,

@@ -71,7 +71,7 @@ TEST_F(LogTailTest, PiecesAreBoundedAndJoinToTheWholeLogFromAnyPiecesEnd) {
     const LogPiece piece = *tail.Read();
     ASSERT_EQ(piece.offset, static_cast<std::int64_t>(joined.size()));
     ASSERT_FALSE(piece.data.empty());
-    ASSERT_LE(piece.data.size(), limits::kChunkBytes);
+    ASSERT_LE(piece.data.size(), limits::kLogChunkBytes);
     ASSERT_TRUE(ParseFrames(piece.data).ok());
     joined += piece.data;
     final = piece.final;

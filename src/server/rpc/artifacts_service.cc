@@ -223,7 +223,7 @@ class DownloadStream final : public PullStream<pb::DownloadChunk> {
       }
       checked_ = true;
     }
-    std::size_t room = limits::kChunkBytes;
+    std::size_t room = limits::kBlobChunkBytes;
     while (room > 0 && out->parts_size() < kMaxParts && (blob_ || next_ < hashes_.size())) {
       if (const Status added = AddPart(out, &room); !added.ok())
         return Step::Finish(added.Prefixed("download"));

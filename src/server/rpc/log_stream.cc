@@ -195,7 +195,7 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
     const AttemptRef ref{task_, attempt_};
     std::int64_t& offset = want_tail_ ? scanned_ : offset_;
     GPULAYER_ASSIGN_OR_RETURN(const std::string bytes,
-                              parts_.logs.Read(ref, offset, limits::kChunkBytes));
+                              parts_.logs.Read(ref, offset, limits::kLogChunkBytes));
     Result<std::vector<FrameView>> frames = ParseFrames(bytes);
     if (!frames.ok()) {
       return frames.status().Prefixed("log of " + ToString(ref) + " at " + std::to_string(offset));

@@ -14,7 +14,7 @@
 namespace gpulayer {
 namespace {
 
-static_assert(limits::kChunkBytes >= kFrameHeader + kMaxFrameData,
+static_assert(limits::kLogChunkBytes >= kFrameHeader + kMaxFrameData,
               "a piece must hold the largest frame, or it would never get past it");
 
 // Up to `size` bytes at `offset`; fewer at the end of the file.
@@ -57,7 +57,7 @@ Result<LogPiece> LogTail::Read() {
   }
   const std::int64_t left = st.st_size - offset_;
   piece.data.resize(
-      static_cast<std::size_t>(std::min(left, static_cast<std::int64_t>(limits::kChunkBytes))));
+      static_cast<std::size_t>(std::min(left, static_cast<std::int64_t>(limits::kLogChunkBytes))));
   GPULAYER_ASSIGN_OR_RETURN(const std::size_t got, ReadAt(fd_.get(), piece.data, offset_));
   piece.data.resize(got);
   // The frame at the end may be in the middle of being written; it is left for the next time.

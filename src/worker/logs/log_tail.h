@@ -20,7 +20,7 @@ namespace gpulayer {
 
 struct LogPiece {
   std::int64_t offset = 0;  // of data[0] in the log
-  std::string data;         // whole frames; at most limits::kChunkBytes; empty: none now
+  std::string data;         // whole frames; at most limits::kLogChunkBytes; empty: none now
   bool final = false;       // the log ends with this piece and will not grow
 };
 

@@ -18,8 +18,6 @@ namespace {
 
 namespace pb = ::gpulayer::v1;
 
-// A message carries several parts, so that many small files do not cost a message each.
-constexpr std::size_t kMessageBytes = limits::kChunkBytes;
 constexpr std::size_t kPartOverhead = 64;  // hash, size, tags
 
 Status CutOff(Cancel& cancel, const Status& status) {
@@ -83,7 +81,7 @@ Status DownloadSome(pb::Artifacts::Stub& stub, const ServerLink& link, const Has
   return unpacker.Finish(count);
 }
 
-// Fills messages with parts and sends each one that is full.
+// Fills messages with parts, so that small files do not cost one each, and sends what is full.
 class Packer {
  public:
   explicit Packer(grpc::ClientWriter<pb::UploadChunk>& writer) : writer_(writer) {}
@@ -93,7 +91,7 @@ class Packer {
     Begin(hash, static_cast<std::int64_t>(data.size()));
     if (data.empty()) return Added(0);
     while (!data.empty()) {
-      const std::string_view piece = data.substr(0, limits::kChunkBytes);
+      const std::string_view piece = data.substr(0, limits::kBlobChunkBytes);
       Current()->mutable_data()->append(piece);
       data.remove_prefix(piece.size());
       GPULAYER_RETURN_IF_ERROR(Added(piece.size()));
@@ -110,7 +108,8 @@ class Packer {
     std::int64_t left = blob.size;
     while (left > 0) {
       std::string& data = *Current()->mutable_data();
-      const auto want = std::min<std::size_t>(limits::kChunkBytes, static_cast<std::size_t>(left));
+      const auto want =
+          std::min<std::size_t>(limits::kBlobChunkBytes, static_cast<std::size_t>(left));
       data.resize(want);
       GPULAYER_ASSIGN_OR_RETURN(const std::size_t got, ReadSome(fd.get(), data.data(), want));
       if (got == 0) return DataLoss("upload " + blob.path + ": it became shorter");
@@ -148,7 +147,7 @@ class Packer {
   Status Added(std::size_t bytes) {
     part_ = nullptr;
     bytes_ += bytes;
-    return bytes_ >= kMessageBytes ? Flush() : OkStatus();
+    return bytes_ >= limits::kBlobChunkBytes ? Flush() : OkStatus();
   }
 
   grpc::ClientWriter<pb::UploadChunk>& writer_;
