@@ -1,10 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
-
+#include "base/heap.h"
 #include "cli/args.h"
 #include "cli/print.h"
 
@@ -20,21 +17,12 @@ void HoldStandardDescriptors() {
   }
 }
 
-// Buffers of messages come and go by the megabyte: base/heap.h, which only programs with rooms of their own see.
-void KeepFreedBuffers() {
-#if defined(__GLIBC__)
-  constexpr int kBytes = 32 << 20;
-  mallopt(M_MMAP_THRESHOLD, kBytes);
-  mallopt(M_TRIM_THRESHOLD, kBytes);
-#endif
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace gpulayer::cli;
   HoldStandardDescriptors();
-  KeepFreedBuffers();
+  gpulayer::KeepFreedBuffers();
   const Parsed parsed = Parse(argc, argv);
   const int code = parsed.run ? parsed.run() : parsed.exit_code;
   const gpulayer::Status written = OutputError();
