@@ -14,6 +14,14 @@ namespace gpulayer {
 // back). FAILED_PRECONDITION: no home folder is known.
 Result<std::string> DataDir(const std::string& given);
 
+std::string Env(const char* name);  // empty if it is not set
+
+Result<std::string> Absolute(const std::string& path);  // a relative one: from the current folder
+
+// Our folder in an XDG base directory: $variable/gpulayer if that is set and absolute (another one
+// does not count, says the specification), else ~/<below_home>/gpulayer. Empty: no home is known.
+std::string XdgDir(const char* variable, const char* below_home);
+
 std::string BootId();    // of this machine's current boot; empty where there is no such name
 std::string HostName();  // never empty
 

@@ -8,30 +8,11 @@
 #include <vector>
 
 #include "base/fs.h"
+#include "base/host.h"
 #include "base/text.h"
 
 namespace gpulayer::client {
 namespace {
-
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-Result<std::string> Absolute(const std::string& path) {
-  if (!path.empty() && path[0] == '/') return path;
-  char buffer[4096];
-  if (::getcwd(buffer, sizeof buffer) == nullptr) return ErrnoStatus("current directory", errno);
-  return JoinPath(buffer, path);
-}
-
-// An XDG variable counts only if it is absolute (so says its specification).
-std::string XdgDir(const char* variable, const char* below_home) {
-  const std::string value = Env(variable);
-  if (!value.empty() && value[0] == '/') return JoinPath(value, "gpulayer");
-  const std::string home = Env("HOME");
-  return home.empty() ? "" : JoinPath(JoinPath(home, below_home), "gpulayer");
-}
 
 std::string OwnProgram() {
   char buffer[4096];

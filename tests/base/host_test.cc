@@ -18,6 +18,21 @@ TEST(DataDirTest, TheArgumentBeatsTheEnvironment) {
   if (geteuid() == 0) EXPECT_EQ(*DataDir(""), "/var/lib/gpulayer");
 }
 
+TEST(XdgDirTest, OnlyAnAbsoluteVariableCounts) {
+  setenv("GPULAYER_TEST_XDG", "/x", 1);
+  EXPECT_EQ(XdgDir("GPULAYER_TEST_XDG", ".some"), "/x/gpulayer");
+  const std::string home = Env("HOME");
+  setenv("HOME", "/h", 1);
+  for (const char* other : {"", "relative"}) {
+    setenv("GPULAYER_TEST_XDG", other, 1);
+    EXPECT_EQ(XdgDir("GPULAYER_TEST_XDG", ".some"), "/h/.some/gpulayer");
+  }
+  unsetenv("HOME");
+  EXPECT_EQ(XdgDir("GPULAYER_TEST_XDG", ".some"), "");
+  unsetenv("GPULAYER_TEST_XDG");
+  if (!home.empty()) setenv("HOME", home.c_str(), 1);
+}
+
 TEST(HostTest, IsKnown) {
   EXPECT_FALSE(HostName().empty());
   EXPECT_EQ(BootId(), BootId());
