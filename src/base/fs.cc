@@ -310,7 +310,7 @@ Result<FileLock> FileLock::Acquire(const std::string& path) {
 Result<FileLock> FileLock::AcquireWithPid(const std::string& path, std::string* holder) {
   Result<FileLock> lock = Acquire(path);
   if (!lock.ok()) {
-    *holder = Printable(Trimmed(ReadFile(path).value_or("")));
+    *holder = Printable(TrimmedEnd(ReadFile(path).value_or("")));
     return lock;
   }
   if (ftruncate(lock->fd().get(), 0) != 0) return ErrnoStatus("write " + path, errno);

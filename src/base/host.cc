@@ -43,7 +43,9 @@ Result<std::string> DataDir(const std::string& given) {
   return Absolute(dir);
 }
 
-std::string BootId() { return Trimmed(ReadFile("/proc/sys/kernel/random/boot_id").value_or("")); }
+std::string BootId() {
+  return TrimmedEnd(ReadFile("/proc/sys/kernel/random/boot_id").value_or(""));
+}
 
 std::string HostName() {
   char name[256] = "";

@@ -127,7 +127,7 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   }
 }
 
-std::string Trimmed(std::string_view text) {
+std::string TrimmedEnd(std::string_view text) {
   return std::string(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
 }
 

@@ -21,7 +21,7 @@ bool IsValidUtf8(std::string_view bytes);
 std::string Printable(std::string_view bytes);
 
 std::vector<std::string> Split(std::string_view text, char separator);
-std::string Trimmed(std::string_view text);  // without white space at its end
+std::string TrimmedEnd(std::string_view text);  // without white space at its end
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 
 // `*` and `?` as in a shell, for names (no `/` rule). Case sensitive.

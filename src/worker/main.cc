@@ -159,7 +159,7 @@ Result<WorkerOptions> Options(const Flags& flags, const std::string& data_dir) {
   }
   if (!flags.credential_file.empty()) {
     GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.credential_file));
-    options.credential = Trimmed(text);
+    options.credential = TrimmedEnd(text);
   }
   return options;
 }
