@@ -52,6 +52,9 @@ struct DownOptions {
 
 struct DownReport {
   std::vector<std::string> stopped;  // "server", "worker"; empty: nothing ran
+  // The server that this machine had joined, if its worker had ended by itself, as one does whose
+  // credential is revoked. Else empty.
+  std::string ended_worker_of;
 };
 
 // Stops what Up or Join started here, within 10 s. Queued and interrupted work is there at the
@@ -66,7 +69,7 @@ struct JoinOptions {
   std::string address;  // "host:port"
   std::string token;    // of role worker or admin
   std::string data_dir;
-  std::string name;  // default: the host's name
+  std::string name;  // default: of worker.toml, else the host's name up to its first dot
   std::optional<std::int32_t> slots;
   std::string zone;
   std::string region;
@@ -74,7 +77,7 @@ struct JoinOptions {
 };
 
 struct JoinReport {
-  std::string name;
+  std::string name;  // what the server lists it by
   std::string worker_id;
 };
 

@@ -5,6 +5,7 @@
 #include "cli/json.h"
 #include "cli/print.h"
 #include "cli/session.h"
+#include "gpulayer/text.h"
 
 namespace gpulayer::cli {
 namespace {
@@ -83,6 +84,15 @@ int RunDown(const DownArgs& args) {
   const std::int64_t running = RunningTasks(args.options.data_dir);
   const Result<DownReport> report = Down(args.options);
   if (!report.ok()) return Failed(report.status());
+  if (!report->ended_worker_of.empty()) {
+    const std::string address = Printable(report->ended_worker_of);
+    PrintOut(
+        "the worker of " + address +
+        " was not running: it had ended by itself (why: log/worker.log of the data directory). To "
+        "join again, with a new token:\n  gpulayer join " +
+        address + " --token TOKEN\n");
+    return 0;
+  }
   std::string text;
   for (const std::string& name : report->stopped) text += (text.empty() ? "" : " and ") + name;
   PrintOut(text.empty() ? "nothing was up here\n" : "stopped " + text + "\n");

@@ -231,20 +231,22 @@ std::vector<std::string> DaemonDir::Stop(const DaemonRecord& record) const {
   return stopped;
 }
 
-bool IsWorkerOnline(Transport& transport, const std::string& worker_id) {
+std::optional<std::string> NameIfOnline(Transport& transport, const std::string& worker_id) {
   const CallOptions options{std::chrono::steady_clock::now() + seconds(2), nullptr};
-  bool online = false;
+  std::optional<std::string> name;
   const Status asked = ForEachPage<v1::ListWorkersRequest, v1::ListWorkersReply>(
       [&](const auto& request, auto* reply) {
         return transport.Call(Method::kListWorkers, request, reply, options);
       },
       [&](const v1::ListWorkersReply& reply) {
         for (const v1::ListWorkersReply::Worker& worker : reply.workers()) {
-          online |= worker.id() == worker_id &&
-                    worker.state() == static_cast<std::int32_t>(WorkerState::kOnline);
+          if (worker.id() == worker_id &&
+              worker.state() == static_cast<std::int32_t>(WorkerState::kOnline)) {
+            name = worker.name();
+          }
         }
       });
-  return asked.ok() && online;
+  return asked.ok() ? name : std::nullopt;
 }
 
 Result<std::string> WorkerIdentity(const std::string& data_dir) {

@@ -91,8 +91,8 @@ class DaemonDir {
 inline constexpr char kServerLog[] = "server.log";
 inline constexpr char kWorkerLog[] = "worker.log";
 
-// Whether the server at the endpoint lists the worker as online, now.
-bool IsWorkerOnline(Transport& transport, const std::string& worker_id);
+// The worker's name, if the server at the endpoint lists it as online now.
+std::optional<std::string> NameIfOnline(Transport& transport, const std::string& worker_id);
 // Of D/worker/worker.json; drawn and written if there is none yet, as the worker itself would.
 Result<std::string> WorkerIdentity(const std::string& data_dir);
 

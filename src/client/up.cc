@@ -75,7 +75,7 @@ Status StartWorker(const DaemonDir& dir, DaemonRecord* record, std::vector<std::
   record->worker_process = worker.process;
   GPULAYER_RETURN_IF_ERROR(dir.Save(*record));
   return dir.WaitUntil(worker, "start the worker",
-                       [&] { return client::IsWorkerOnline(server, id); });
+                       [&] { return client::NameIfOnline(server, id).has_value(); });
 }
 
 Result<std::string> MakeToken(Transport& server, const char* role) {
@@ -172,6 +172,9 @@ Result<api::DownReport> api::Down(const DownOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> record, dir.Load());
   if (!record) return report;
+  if (record->kind == DaemonRecord::Kind::kJoin && !Alive(record->worker_process)) {
+    report.ended_worker_of = record->address;
+  }
   report.stopped = dir.Stop(*record);
   GPULAYER_RETURN_IF_ERROR(dir.Forget());
   return report;
@@ -240,14 +243,15 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   record.worker_process = worker.process;
   GPULAYER_RETURN_IF_ERROR(dir.Save(record));
   const Status joined = dir.WaitUntil(worker, "start the worker", [&] {
-    return client::IsWorkerOnline(*server, report.worker_id);
+    const std::optional<std::string> name = client::NameIfOnline(*server, report.worker_id);
+    report.name = name.value_or("");
+    return name.has_value();
   });
   if (!joined.ok()) {
     dir.Stop(record);
     IgnoreError(dir.Forget(), "the reason of the failed start is what counts");
     return joined;
   }
-  report.name = options.name.empty() ? HostName() : options.name;
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "client/fake_transport.h"
+#include "gpulayer/host.h"
 #include "gpulayer/v1/workers.pb.h"
 #include "support/eventually.h"
 #include "support/temp_dir.h"
@@ -74,20 +75,61 @@ TEST_F(DaemonsTest, JobsEndWithTheirWorkerAndNotWithTheServer) {
   ::waitpid(*keeper, nullptr, 0);
 }
 
-TEST(IsWorkerOnlineTest, LooksAtEveryPage) {
+TEST_F(DaemonsTest, ARecordThatOthersCouldWriteIsNotReadBeforeTheFolderIsClosed) {
+  const std::string data = dir_ / "data";
+  ASSERT_TRUE(MakeDirs(data).ok());
+  ASSERT_EQ(::chmod(data.c_str(), 0777), 0);
+  EXPECT_TRUE(DaemonDir::Lock(data).ok());
+  struct stat info{};
+  ASSERT_EQ(::stat(data.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0755U);
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(::chown(data.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(::chmod(data.c_str(), 0777), 0);
+  const Status refused = DaemonDir::Lock(data).status();
+  EXPECT_EQ(refused.code(), StatusCode::kPermissionDenied);
+  EXPECT_NE(refused.message().find("--data-dir"), std::string::npos);
+}
+
+TEST_F(DaemonsTest, DownSaysWhoseWorkerHadEndedByItself) {
+  api::DownOptions options;
+  options.data_dir = dir_ / "data";
+  const auto joined = [&](const std::optional<ProcessId>& worker) {
+    const Result<DaemonDir> dir = DaemonDir::Lock(options.data_dir);
+    DaemonRecord record;
+    record.kind = DaemonRecord::Kind::kJoin;
+    record.address = "box:7461";
+    record.worker_process = worker;
+    EXPECT_TRUE(dir.ok() && dir->Save(record).ok());
+  };
+  joined(ProcessId{});  // gone
+  EXPECT_EQ(api::Down(options)->ended_worker_of, "box:7461");
+  EXPECT_EQ(api::Down(options)->ended_worker_of, "");  // and forgotten
+  SpawnOptions spawn;
+  spawn.argv = {"/bin/sleep", "600"};
+  const Result<pid_t> worker = Spawn(spawn);
+  ASSERT_TRUE(worker.ok());
+  joined(Identify(*worker));
+  const Result<api::DownReport> report = api::Down(options);
+  EXPECT_EQ(report->ended_worker_of, "");
+  EXPECT_EQ(report->stopped, std::vector<std::string>{"worker"});
+}
+
+TEST(NameIfOnlineTest, LooksAtEveryPage) {
   FakeTransport server;
   server.answers[Method::kListWorkers] = [](const auto& request, auto* reply) {
     auto* page = static_cast<v1::ListWorkersReply*>(reply);
     const bool second = static_cast<const v1::ListWorkersRequest&>(request).after() == "a";
     v1::ListWorkersReply::Worker* worker = page->add_workers();
     worker->set_id(second ? "b" : "a");
+    worker->set_name(second ? "box" : "other");
     worker->set_state(second ? 1 : 2);
     if (!second) page->set_next("a");
     return OkStatus();
   };
-  EXPECT_TRUE(IsWorkerOnline(server, "b"));
-  EXPECT_FALSE(IsWorkerOnline(server, "a"));  // not heard of lately
-  EXPECT_FALSE(IsWorkerOnline(server, "c"));
+  EXPECT_EQ(NameIfOnline(server, "b"), "box");         // the server's word for it, whatever ours is
+  EXPECT_EQ(NameIfOnline(server, "a"), std::nullopt);  // not heard of lately
+  EXPECT_EQ(NameIfOnline(server, "c"), std::nullopt);
 }
 
 }  // namespace
