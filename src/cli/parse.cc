@@ -735,7 +735,8 @@ class Parser {
     auto name = std::make_shared<std::string>();
     CLI::App* out =
         Verb(app_, "logout", "Forget a login.", "gpulayer logout gpu-box", [name]() -> Action {
-          if (!name->empty()) Need(CheckTargetName(*name));
+          // "here" was a name like another once (docs/adr/0006).
+          if (!name->empty() && *name != "here") Need(CheckTargetName(*name));
           return [name] { return RunLogout(*name); };
         });
     out->add_option("NAME", *name, "which (default: the one in use)");

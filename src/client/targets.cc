@@ -23,6 +23,16 @@ std::string Field(const json& j, const char* name) {
   return found != j.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// Logins of older versions may have a name that is reserved by now: they are found by it all the
+// same, and can be forgotten.
+bool CanBeFile(const std::string& name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '-';
+  });
+  return plain && !name.empty() && name.size() <= 100 && name[0] != '.' && name[0] != '-';
+}
+
 Status NoSuchLogin(const std::string& name) {
   return NotFound("target \"" + Printable(name) +
                   "\": no login of that name. See `gpulayer target list`.");
@@ -40,11 +50,7 @@ Target FromLogin(const Login& login, bool in_use) {
 }  // namespace
 
 Status CheckLoginName(const std::string& name) {
-  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
-           c == '_' || c == '-';
-  });
-  if (name.empty() || name.size() > 100 || name[0] == '.' || name[0] == '-' || !plain) {
+  if (!CanBeFile(name)) {
     return InvalidArgument("login name \"" + Printable(name) +
                            "\": use letters, digits, dots, dashes and underscores.");
   }
@@ -76,7 +82,7 @@ Status LoginStore::Put(const Login& login) {
 }
 
 Result<Login> LoginStore::Get(const std::string& name) const {
-  if (!CheckLoginName(name).ok()) return NoSuchLogin(name);
+  if (!CanBeFile(name)) return NoSuchLogin(name);
   const std::string path = PathOf(name);
   if (!PathExists(path)) return NoSuchLogin(name);
   GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
@@ -98,8 +104,7 @@ Result<Login> LoginStore::Get(const std::string& name) const {
 }
 
 Status LoginStore::Remove(const std::string& name) {
-  GPULAYER_RETURN_IF_ERROR(CheckLoginName(name));
-  if (!PathExists(PathOf(name))) return NoSuchLogin(name);
+  if (!CanBeFile(name) || !PathExists(PathOf(name))) return NoSuchLogin(name);
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, InUse());
   if (in_use == name) GPULAYER_RETURN_IF_ERROR(RemoveTree(JoinPath(dir_, kInUse)));
   return RemoveTree(PathOf(name));
@@ -113,7 +118,7 @@ Result<std::vector<Login>> LoginStore::List() const {
     const std::size_t suffix = sizeof kSuffix - 1;
     if (file.size() <= suffix || file.substr(file.size() - suffix) != kSuffix) continue;
     const std::string name = file.substr(0, file.size() - suffix);
-    if (!CheckLoginName(name).ok()) continue;  // not ours
+    if (!CanBeFile(name)) continue;  // not ours
     GPULAYER_ASSIGN_OR_RETURN(Login login, Get(name));
     out.push_back(std::move(login));
   }

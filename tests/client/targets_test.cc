@@ -121,6 +121,21 @@ TEST_F(TargetsTest, UnknownNames) {
   }
 }
 
+// Older versions reserved fewer names.
+TEST_F(TargetsTest, ALoginWithANameThatIsReservedByNowCanBeForgotten) {
+  Put("box");
+  const std::string dir = config() + "/targets/";
+  ASSERT_EQ(::rename((dir + "box.json").c_str(), (dir + "here.json").c_str()), 0);
+  ASSERT_TRUE(WriteFileAtomic(dir + "in_use", "here\n").ok());
+  EXPECT_EQ(Resolve("")->endpoint.address, "box:7461");
+  EXPECT_EQ(Resolve("remote")->endpoint.address, "box:7461");
+  EXPECT_EQ(store().List()->size(), 1u);
+  EXPECT_EQ(store().Put(*store().Get("here")).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(store().Remove("here").ok());
+  EXPECT_EQ(*store().InUse(), std::nullopt);
+  EXPECT_FALSE(PathExists(dir + "here.json"));
+}
+
 TEST_F(TargetsTest, CredentialsAreForTheirOwnerAlone) {
   Put("box");
   struct stat info{};
