@@ -96,7 +96,10 @@ Result<DownloadReport> Rescue(Client& client, std::int64_t job) {
   DownloadOptions options;
   options.to = folder;
   Result<DownloadReport> report = client.Download(job, options);
-  if (!report.ok() || report->folder.empty()) ::rmdir(folder.c_str());
+  const bool filled = report.ok() && !report->folder.empty();
+  if (!filled && ::rmdir(folder.c_str()) != 0) {
+    PrintNote("what came of the outputs before that is in " + Printable(folder));
+  }
   return report;
 }
 
@@ -109,13 +112,19 @@ std::optional<DownloadReport> SayWhereOutputsAre(Client& client, std::int64_t jo
     PrintNote("the outputs are still on the server: `gpulayer job result " + name + " --to DIR`");
     return std::nullopt;
   }
+  const std::string lost =
+      "the outputs of job " + name + " are lost: they end with its private server";
+  if (why.code() == StatusCode::kCancelled) {  // whoever did not wait for them wants no other copy
+    PrintNote(lost);
+    return std::nullopt;
+  }
   Result<DownloadReport> rescued = Rescue(client, job);
   if (rescued.ok()) {
     PrintNote("the outputs are in " + Printable(rescued->folder) + " instead");
     return *std::move(rescued);
   }
   PrintError(rescued.status());
-  PrintNote("the outputs of job " + name + " are lost: they end with its private server");
+  PrintNote(lost);
   return std::nullopt;
 }
 
