@@ -31,8 +31,8 @@ GPULAYER_API_BEGIN
 
 struct ClientOptions {
   // "local" (a private server that lives as long as the client), "here" (the server that `gpulayer
-  // up` started on this machine), "remote" (the login in use) or a login's name. Empty: GPULAYER_TARGET, else the login in use, else the server that `gpulayer
-  // up` started here.
+  // up` started on this machine), "remote" (the login in use) or a login's name. Empty:
+  // GPULAYER_TARGET, else the login in use, else the server that `gpulayer up` started here.
   std::string target;
   // Whose server "that `up` started here" means. Empty: GPULAYER_DATA_DIR, else the user's own.
   std::string data_dir;
@@ -178,8 +178,8 @@ class GPULAYER_EXPORT Client {
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   Result<JobResult> Wait(std::int64_t job,
                          std::optional<std::chrono::milliseconds> timeout = std::nullopt);
-  // Brings the outputs of all tasks that are over. NOT_FOUND: no such job. Repeating fetches what
-  // is missing.
+  // Brings the outputs of all tasks that are over. NOT_FOUND: no such job. Repeating fetches
+  // them all again.
   Result<DownloadReport> Download(std::int64_t job, const DownloadOptions& options = {});
 
   Result<std::vector<WorkerInfo>> Workers();

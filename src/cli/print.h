@@ -41,7 +41,8 @@ class Table {
 // "name:  value" lines, values aligned.
 std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields);
 
-// For people, to the second: "2026-03-01 14:05:09 +01:00". Documents have FormatTime's microseconds.
+// For people, to the second: "2026-03-01 14:05:09 +01:00". Documents have FormatTime's
+// microseconds.
 std::string TimeText(Time t);
 std::string TimeText(const std::optional<Time>& t);  // empty if there is none
 

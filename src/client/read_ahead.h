@@ -1,5 +1,5 @@
-// A stream that is read by a thread of its own, a few messages ahead of who uses it: receiving (and decrypting) goes on
-// while the message before is hashed and written.
+// A stream that is read by a thread of its own, a few messages ahead of who uses it: receiving (and
+// decrypting) goes on while the message before is hashed and written.
 #ifndef GPULAYER_CLIENT_READ_AHEAD_H_
 #define GPULAYER_CLIENT_READ_AHEAD_H_
 

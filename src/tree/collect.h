@@ -45,9 +45,11 @@ struct Collected {
 // New folders come home from output_dir, from work_dir only as parents of files. What cannot come
 // (links that leave, FIFOs, sockets, unstable files, clashes, over the limit, what is another
 // account's and not readable) is listed in result.left_out with the reason. What this account owns
-// and may not read is made readable on the way and keeps its mode in the tree. A folder that was removed brings nothing and is no
-// error; one that became a link is never followed and is listed as ".", as is an unreadable one:
-// the other one's files come home all the same.
+// and may not read is made readable on the way and keeps its mode in the tree; as it stays readable
+// on disk (it is still to be uploaded), collecting the same folders again lists the mode that it
+// was given. A folder that was removed brings nothing and is no error; one that became a link is
+// never followed and is listed as ".", as is an unreadable one: the other one's files come home all
+// the same.
 // Threads:  any.
 // Blocking: file I/O; hashes what is new or touched, nothing else.
 // Errors:   this machine cannot list the folders.

@@ -13,9 +13,9 @@
 
 namespace gpulayer::tree {
 
-// libgit2 while one stands. It counts its users; with the last one it forgets where it found the configuration files, so
-// that a changed HOME is seen by the next call. The first costs some 20 ms (it reads all certificates of the system), so
-// whoever asks several questions holds one meanwhile.
+// libgit2 while one stands. It counts its users; with the last one it forgets where it found the
+// configuration files, so that a changed HOME is seen by the next call. The first costs some 20 ms
+// (it reads all certificates of the system), so whoever asks several questions holds one meanwhile.
 class GitLibrary {
  public:
   GitLibrary();

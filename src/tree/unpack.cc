@@ -172,8 +172,8 @@ class Unpacker {
         openat(dir(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   }
 
-  // True if the unnamed file `from` is now the file `name`. Where that cannot be (another file system, no /proc), it
-  // is copied.
+  // True if the unnamed file `from` is now the file `name`. Where that cannot be (another file
+  // system, no /proc), it is copied.
   bool Adopt(const UniqueFd& from, const std::string& name) const {
     struct stat info = {};
     if (!from.valid() || fstat(from.get(), &info) != 0 || info.st_nlink != 0) return false;

@@ -25,8 +25,9 @@ Status CheckTree(const Tree& tree);
 bool LinkStaysInside(const std::string& path, const std::string& target,
                      const std::function<std::string(const std::string&)>& read_link);
 
-// A readable descriptor whose bytes from 0 to its end are the blob. It is not seeked. An unnamed file (O_TMPFILE) is given
-// away: it becomes the file itself where it lies on the right file system, so its owner must not write to it any more.
+// A readable descriptor whose bytes from 0 to its end are the blob. It is not seeked. An unnamed
+// file (O_TMPFILE) is given away: it becomes the file itself where it lies on the right file
+// system, so its owner must not write to it any more.
 using BlobOpener = std::function<Result<UniqueFd>(const Hash& hash)>;
 
 struct UnpackOptions {

@@ -25,7 +25,8 @@ struct WalkPlan {
   bool find_repositories = false;
   bool use_rules = true;  // false: everything that lies in the folder
   // Files and folders of this account that it may not read are made readable, and listed with the
-  // mode that they had. For what a program that is over has left, never for a user's own folder.
+  // mode that they had; a second walk lists the one that they were given. For what a program that
+  // is over has left, never for a user's own folder.
   bool open_up = false;
   bool name_ignored = false;  // fill `ignored`
   bool keep_folders = true;   // list empty folders, and those whose mode is not 0755

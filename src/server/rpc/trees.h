@@ -16,15 +16,16 @@ namespace gpulayer::rpc {
 // 20,000 entries with long names are about 4 MiB; outputs may have many more files.
 inline constexpr std::int64_t kMaxManifestBytes = std::int64_t{512} << 20;
 
-// Remembers for half a minute which trees were whole: a submit asks twice, a resubmit four times, and each answer reads a
-// manifest and looks for thousands of files.
+// Remembers for half a minute which trees were whole: a submit asks twice, a resubmit four times,
+// and each answer reads a manifest and looks for thousands of files.
 //
 // Threads: CheckIsHere from any that may read files.
 class Trees {
  public:
   explicit Trees(BlobStore& blobs) : blobs_(blobs) {}
 
-  // FAILED_PRECONDITION names what is missing; INVALID_ARGUMENT: not a manifest, or one with paths that cannot be.
+  // FAILED_PRECONDITION names what is missing; INVALID_ARGUMENT: not a manifest, or one with paths
+  // that cannot be.
   Status CheckIsHere(const Hash& tree);
 
  private:
