@@ -66,9 +66,12 @@ GPULAYER_EXPORT Result<DownReport> Down(const DownOptions& options);
 GPULAYER_EXPORT Status WatchDaemons(const std::string& data_dir, const Interrupt& interrupt);
 
 struct JoinOptions {
+  // Both empty, or the address alone: the worker that this machine was before starts again, with the
+  // credential that it has.
   std::string address;  // "host:port"
   std::string token;    // of role worker or admin
   std::string data_dir;
+  // A machine that was a worker before keeps what is not given here.
   std::string name;  // default: of worker.toml, else the host's name up to its first dot
   std::optional<std::int32_t> slots;
   std::string zone;
@@ -78,6 +81,7 @@ struct JoinOptions {
 
 struct JoinReport {
   std::string name;  // what the server lists it by
+  std::string address;  // of the server
   std::string worker_id;
 };
 

@@ -104,12 +104,16 @@ int RunJoin(const JoinArgs& args) {
   std::optional<Session> session;
   if (args.foreground) session.emplace();
   JoinArgs mine = args;
-  Result<std::string> token = ReadToken(args.options.token);
-  if (!token.ok()) return Failed(token.status());
-  mine.options.token = *token;
+  // Without one it is a worker that starts again.
+  const char* env = std::getenv("GPULAYER_TOKEN");
+  if (!args.options.token.empty() || (env != nullptr && !args.options.address.empty())) {
+    Result<std::string> token = ReadToken(args.options.token);
+    if (!token.ok()) return Failed(token.status());
+    mine.options.token = *token;
+  }
   const Result<JoinReport> report = Join(mine.options);
   if (!report.ok()) return Failed(report.status());
-  PrintOut("this machine is worker " + report->name + " of " + args.options.address + "\n");
+  PrintOut("this machine is worker " + report->name + " of " + report->address + "\n");
   return session ? StayInForeground(*session, args.options.data_dir) : 0;
 }
 

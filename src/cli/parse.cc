@@ -692,9 +692,10 @@ class Parser {
     auto raw = std::make_shared<Raw>();
     CLI::App* verb = Verb(app_, "join", "Make this machine a worker of another one's server.",
                           "gpulayer join gpu-box:7461 --token gl1.worker....", [raw]() -> Action {
-                            if (raw->args.options.address.empty())
+                            const JoinOptions& asked = raw->args.options;
+                            if (asked.address.empty() && !asked.token.empty())
                               Usage("which server? Give its address");
-                            Need(CheckAddress(raw->args.options.address));
+                            if (!asked.address.empty()) Need(CheckAddress(asked.address));
                             for (const std::string& label : raw->labels) {
                               const auto [key, value] = KeyValue("--label", label);
                               raw->args.options.labels[key] = value;
@@ -705,7 +706,8 @@ class Parser {
                             return [raw] { return RunJoin(raw->args); };
                           });
     JoinOptions& options = raw->args.options;
-    verb->add_option("ADDRESS", options.address, "host:port of the server");
+    verb->add_option("ADDRESS", options.address,
+                     "host:port of the server; none: start again the worker that this machine is");
     verb->add_option("--token", options.token,
                      "token, - (standard input), @FILE, or GPULAYER_TOKEN");
     verb->add_option("--name", options.name, "name of this worker (default: the host's)");

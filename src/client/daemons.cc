@@ -130,6 +130,7 @@ Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
 std::string JoinedServer(const std::string& data_dir) {
   const Result<std::optional<DaemonRecord>> record = LoadRecord(data_dir);
   if (!record.ok() || !*record || (*record)->kind != DaemonRecord::Kind::kJoin) return "";
+  if ((*record)->down()) return "";
   return (*record)->address;
 }
 

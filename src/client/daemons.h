@@ -19,6 +19,7 @@
 
 namespace gpulayer::client {
 
+// Kept when they are stopped: the next `up` or `join` goes on with its address and options.
 struct DaemonRecord {
   enum class Kind { kUp, kJoin } kind = Kind::kUp;
   std::string listen;   // kUp
@@ -28,9 +29,12 @@ struct DaemonRecord {
   std::vector<std::string> worker_args;
   std::optional<ProcessId> server_process;
   std::optional<ProcessId> worker_process;
+  // Stopped by `down`. Else what does not run has died, by itself or with the machine.
+  bool down() const { return !server_process && !worker_process; }
 };
 
-// The address of the server that `join` made this machine a worker of; empty: of none.
+// The address of the server that `join` made this machine a worker of; empty: of none, or `down`
+// ended it.
 std::string JoinedServer(const std::string& data_dir);
 
 // A daemon of ours, and where in its log this start's words begin.

@@ -69,21 +69,29 @@ class Link {
   // Waits for a connection, so that a failure can be told from a server's answer.
   Status Connect(const InterruptPtr& interrupt) {
     const auto deadline = std::chrono::system_clock::now() + limits::kConnectDeadline;
+    bool diagnosed = false;
     for (;;) {
       const grpc_connectivity_state state = channel_->GetState(true);
       if (state == GRPC_CHANNEL_READY) return OkStatus();
       if (Thrown(interrupt))
         return Cancelled("connect to " + ToString(endpoint_) + ": interrupted");
       const auto now = std::chrono::system_clock::now();
-      if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN ||
-          now >= deadline) {
-        return Diagnose();
+      if (now >= deadline) {
+        GPULAYER_RETURN_IF_ERROR(Diagnose());
+        return Unavailable("server " + ToString(endpoint_) +
+                           ": the connection was lost. Try again.");
+      }
+      // What failed before may be well by now: a server that came back. The channel stays in this
+      // state until it is connected again, and only comes on while somebody waits for it.
+      if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !std::exchange(diagnosed, true)) {
+        GPULAYER_RETURN_IF_ERROR(Diagnose());
       }
       const auto slice = now + milliseconds(50);  // an interrupt is looked for this often
       channel_->WaitForStateChange(state, std::min<decltype(deadline)>(deadline, slice));
     }
   }
 
+  // OK: nothing is in the way now.
   Status Diagnose() const {
     if (!endpoint_.socket.empty()) return DiagnoseSocket(endpoint_.socket);
     Result<HostPort> address = ParseAddress(endpoint_.address);

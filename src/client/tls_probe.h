@@ -26,9 +26,8 @@ struct PeerCertificate {
 //           answer, no TLS there, the connection closed at once.
 Result<std::vector<PeerCertificate>> FetchChain(const HostPort& address, Duration patience);
 
-// Why no channel to `address` comes about, with certificates checked against `ca_pem`. Always an
-// error: UNAVAILABLE as FetchChain's, or PERMISSION_DENIED: another CA; UNAVAILABLE "connection
-// lost" if nothing is wrong now.
+// Why no channel to `address` comes about, with certificates checked against `ca_pem`: UNAVAILABLE
+// as FetchChain's, or PERMISSION_DENIED: another CA. OK: nothing is in the way now.
 Status DiagnoseTls(const HostPort& address, const std::string& ca_pem, Duration patience);
 
 // The same for a unix socket.

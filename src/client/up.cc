@@ -128,8 +128,65 @@ void Undo(const DaemonDir& dir, const std::optional<DaemonRecord>& before,
 }
 
 Status JoinedElsewhere(const DaemonRecord& record) {
+  if (!Alive(record.worker_process)) {
+    return FailedPrecondition(
+        "this machine is a worker of " + record.address +
+        ", and the worker does not run. `gpulayer join` starts it again; to make this machine a "
+        "server, run `gpulayer down` first, or use another --data-dir.");
+  }
   return FailedPrecondition("this machine is a worker of " + record.address +
                             " already. Run `gpulayer down` first, or use another --data-dir.");
+}
+
+// What describes the machine stays as it was where it is not said anew. All arguments are pairs.
+void KeepDescription(const DaemonRecord& before, std::vector<std::string>* args) {
+  const std::vector<std::string> said = *args;
+  for (std::size_t i = 0; i + 1 < before.worker_args.size(); i += 2) {
+    const std::string& flag = before.worker_args[i];
+    const bool describes = flag == "--slots" || flag == "--name" || flag == "--zone" ||
+                           flag == "--region" || flag == "--label";
+    if (!describes || std::find(said.begin(), said.end(), flag) != said.end()) continue;
+    args->insert(args->end(), {flag, before.worker_args[i + 1]});
+  }
+}
+
+struct JoinFiles {
+  std::string ca;
+  std::string credential;
+};
+
+// With a token: who the server is, and a credential of it. Without: those of the last time.
+Result<client::Introduction> MeetServer(const api::JoinOptions& options,
+                                        const std::optional<DaemonRecord>& before,
+                                        const JoinFiles& files, const std::string& worker_id) {
+  const bool again = before && before->kind == DaemonRecord::Kind::kJoin;
+  if (!options.token.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(
+        client::Introduction met,
+        client::Introduce(options.address, options.token, "worker", worker_id));
+    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(files.ca, met.ca_pem));
+    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(files.credential, met.credential + "\n"));
+    return met;
+  }
+  if (!again) {
+    return InvalidArgument(
+        "join: this machine was no worker yet, so it needs an address and a token. `gpulayer up` "
+        "prints the whole line on the server, `gpulayer token create --role worker` another "
+        "token.");
+  }
+  if (!options.address.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(const client::HostPort asked, client::ParseAddress(options.address));
+    if (client::ToString(asked) != before->address) {
+      return InvalidArgument("join " + options.address + ": this machine was a worker of " +
+                             before->address + "; for another server it needs a token (--token).");
+    }
+  }
+  client::Introduction met;
+  met.address = before->address;
+  GPULAYER_ASSIGN_OR_RETURN(met.ca_pem, ReadFile(files.ca));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadFile(files.credential));
+  met.credential = std::string(TrimmedEnd(credential));
+  return met;
 }
 
 }  // namespace
@@ -141,7 +198,9 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(report.data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> before, dir.Load());
   const bool runs = before && (Alive(before->server_process) || Alive(before->worker_process));
-  if (runs && before->kind == DaemonRecord::Kind::kJoin) return JoinedElsewhere(*before);
+  if (before && before->kind == DaemonRecord::Kind::kJoin && !before->down()) {
+    return JoinedElsewhere(*before);
+  }
   if (runs && Differs(options, dir, *before)) {
     return AlreadyExists("it is up already in " + dir.path() +
                          ", with other options. Run `gpulayer down` first to change them.");
@@ -149,8 +208,10 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   DaemonRecord record;
   record.listen = kListen;
   record.worker_args = WorkerArgs(dir, std::nullopt);
-  // What died all at once, as with the machine, starts again as it was.
+  // What died all at once, as with the machine, starts again as it was. After `down` too it is found
+  // at its old address, by workers and logins.
   if (before && before->kind == DaemonRecord::Kind::kUp) record = *before;
+  if (before && before->down()) record.worker = true;
   if (!runs) {
     if (options.listen) record.listen = *options.listen;
     if (options.worker) record.worker = *options.worker;
@@ -172,11 +233,15 @@ Result<api::DownReport> api::Down(const DownOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> record, dir.Load());
   if (!record) return report;
-  if (record->kind == DaemonRecord::Kind::kJoin && !Alive(record->worker_process)) {
+  if (record->kind == DaemonRecord::Kind::kJoin && !record->down() &&
+      !Alive(record->worker_process)) {
     report.ended_worker_of = record->address;
   }
   report.stopped = dir.Stop(*record);
-  GPULAYER_RETURN_IF_ERROR(dir.Forget());
+  DaemonRecord down = *record;
+  down.server_process.reset();
+  down.worker_process.reset();
+  GPULAYER_RETURN_IF_ERROR(dir.Save(down));
   return report;
 }
 
@@ -187,7 +252,7 @@ Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt
     GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(path));
     GPULAYER_ASSIGN_OR_RETURN(record, dir.Load());
   }
-  if (!record) return FailedPrecondition("nothing is up in " + path);
+  if (!record || record->down()) return FailedPrecondition("nothing is up in " + path);
   do {
     if (record->server_process && !Alive(record->server_process)) {
       return Unavailable("the server has ended. See " + path + "/log/server.log.");
@@ -210,22 +275,19 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   }
   JoinReport report;
   GPULAYER_ASSIGN_OR_RETURN(report.worker_id, client::WorkerIdentity(data_dir));
-  GPULAYER_ASSIGN_OR_RETURN(
-      const client::Introduction met,
-      client::Introduce(options.address, options.token, "worker", report.worker_id));
   const std::string join_dir = JoinPath(data_dir, "join");
   GPULAYER_RETURN_IF_ERROR(MakeDirs(join_dir, 0700));
-  const std::string ca_file = JoinPath(join_dir, "ca.pem");
-  const std::string credential_file = JoinPath(join_dir, "credential");
-  GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(ca_file, met.ca_pem));
-  GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(credential_file, met.credential + "\n"));
+  const JoinFiles files{JoinPath(join_dir, "ca.pem"), JoinPath(join_dir, "credential")};
+  GPULAYER_ASSIGN_OR_RETURN(const client::Introduction met,
+                            MeetServer(options, before, files, report.worker_id));
+  report.address = met.address;
 
   DaemonRecord record;
   record.kind = DaemonRecord::Kind::kJoin;
   record.address = met.address;
   record.worker_args = WorkerArgs(dir, options.slots);
   std::vector<std::string>& args = record.worker_args;
-  args.insert(args.end(), {"--ca", ca_file, "--credential-file", credential_file});
+  args.insert(args.end(), {"--ca", files.ca, "--credential-file", files.credential});
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) args.insert(args.end(), {flag, value});
   };
@@ -233,6 +295,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   add("--zone", options.zone);
   add("--region", options.region);
   for (const auto& [key, value] : options.labels) add("--label", key + "=" + value);
+  if (before && before->kind == DaemonRecord::Kind::kJoin) KeepDescription(*before, &args);
 
   const std::unique_ptr<Transport> server =
       client::MakeGrpcTransport({"", met.address, met.ca_pem, met.credential});
@@ -249,7 +312,8 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   });
   if (!joined.ok()) {
     dir.Stop(record);
-    IgnoreError(dir.Forget(), "the reason of the failed start is what counts");
+    IgnoreError(before ? dir.Save(*before) : dir.Forget(),
+                "the reason of the failed start is what counts");
     return joined;
   }
   return report;

@@ -492,6 +492,20 @@ class Doors(Up):
             self.assertEqual(done.returncode, 0, done)
             done = self.gpulayer("submit", "--slots", "9", "--", "sh", "-c", "echo $GPULAYER_WORKER")
             self.assertEqual(done.stdout, b"second\n")
+            # The machine starts anew: its worker is told to go on, and is what it was.
+            record = json.loads((second.path / "data/daemons.json").read_text())
+            os.kill(record["worker_process"]["pid"], signal.SIGKILL)
+            refused = second.run("up", "--listen", "127.0.0.1:0")
+            self.assertEqual(refused.returncode, 1, refused)
+            self.assertIn(b"`gpulayer join` starts it again", refused.stderr)
+            done = second.run("join")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(done.stdout, f"this machine is worker second of {self.address()}\n".encode())
+            self.assertEqual(second.run("down").returncode, 0)
+            done = second.run("join", self.address(), "--slots", "11")
+            self.assertEqual(done.returncode, 0, done)
+            done = self.gpulayer("submit", "--slots", "11", "--", "sh", "-c", "echo $GPULAYER_WORKER")
+            self.assertEqual(done.stdout, b"second\n")
             lost = second.run("worker", "list")
             self.assertEqual(lost.returncode, 1, lost)
             self.assertIn(f"a worker of {self.address()}".encode(), lost.stderr)
@@ -552,6 +566,33 @@ class Alone(unittest.TestCase):
             return found
 
         self.assertEqual(left(), [])
+        # What knows the server finds it where it was.
+        record = json.loads((data / "daemons.json").read_text())
+        self.assertEqual(record["listen"], "127.0.0.1:0")
+        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+        self.assertEqual(self.home.run("up").returncode, 0)
+        self.assertEqual(json.loads((data / "daemons.json").read_text())["listen"], "127.0.0.1:0")
+        done = self.home.run("join")
+        self.assertIn(b"a server is up here already", done.stderr)
+
+    def test_a_login_survives_a_server_that_was_killed(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.assertEqual(self.home.run("up", "--listen", address).returncode, 0)
+        token = self.home.run("token", "create", "--role", "client").stdout.decode().split()[-1]
+        far = Home()
+        self.addCleanup(far.close)
+        self.assertEqual(far.run("login", address, "--token", token).returncode, 0)
+        go = self.home.path / "go"
+        follow = far.start("submit", "--", "sh", "-c",
+                           f"echo one; until [ -e {go} ]; do sleep 0.05; done; echo two; exit 9")
+        self.assertEqual(follow.stdout.readline(), b"one\n")
+        os.kill(json.loads((self.home.path / "data/daemons.json").read_text())["server_process"]["pid"], signal.SIGKILL)
+        self.assertEqual(self.home.run("up").returncode, 0)
+        go.touch()
+        out, err = follow.communicate(timeout=60)
+        self.assertEqual((out, follow.returncode), (b"two\n", 9), err)
 
     def test_down_says_what_it_interrupts(self) -> None:
         self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
@@ -654,7 +695,7 @@ class Alone(unittest.TestCase):
         up.send_signal(signal.SIGTERM)
         up.communicate(timeout=PATIENCE)
         self.assertEqual(up.returncode, 0)
-        self.assertFalse((self.home.path / "data/daemons.json").exists())
+        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ TEST_F(TargetsTest, AMachineThatOnlyJoinedSaysWhereAndWhatToType) {
   ASSERT_TRUE(WriteFileAtomic(data() + "/daemons.json",
                               R"({"kind": "join", "listen": "", "address": "box:7461",
                                   "worker": true, "worker_args": [], "server_process": null,
-                                  "worker_process": null})")
+                                  "worker_process": {"pid": 1, "started": ""}})")
                   .ok());
   const Status status = Resolve("").status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
