@@ -80,7 +80,7 @@ struct JoinOptions {
 };
 
 struct JoinReport {
-  std::string name;  // what the server lists it by
+  std::string name;     // what the server lists it by
   std::string address;  // of the server
   std::string worker_id;
 };
