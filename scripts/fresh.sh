@@ -24,6 +24,8 @@ if [[ ${GPULAYER_FRESH_INSIDE:-} == yes ]]; then
     echo "fresh.sh: debootstrap failed; all it said is in $cache/debootstrap.log" >&2
     exit 1
   }
+  # Its root is a mount of its own, as a machine's is: `ip netns` changes how it propagates.
+  mount --bind "$machine" "$machine"
   mount -t proc proc "$machine/proc"
   mount -t sysfs -o ro sysfs "$machine/sys"
   mount --rbind /dev "$machine/dev"
