@@ -149,6 +149,27 @@ TEST_F(BlobStoreTest, ManyBlobsInOneBatch) {
   EXPECT_THAT(TempFiles(), IsEmpty());
 }
 
+TEST_F(BlobStoreTest, ALargeBlobIsSyncedOnTheWay) {
+  const auto store = Open();
+  const std::string piece = RandomBytes(1 << 20);
+  constexpr int kPieces = 140;  // more than two syncs
+  Hasher hasher;
+  for (int i = 0; i < kPieces; ++i) hasher.Update(piece);
+  const Hash hash = hasher.Finish();
+  const auto writer = store->NewWriter();
+  ASSERT_TRUE(writer->Begin(hash, kPieces << 20).ok());
+  for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(writer->Append(piece).ok());
+  ASSERT_TRUE(writer->End().ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_EQ(store->Open(hash)->size, kPieces << 20);
+  // One that is given up while its sync is under way.
+  const auto dropped = store->NewWriter();
+  ASSERT_TRUE(dropped->Begin(Hash::Of("other"), kPieces << 20).ok());
+  for (int i = 0; i < 70; ++i) ASSERT_TRUE(dropped->Append(piece).ok());
+  ASSERT_FALSE(dropped->End().ok());
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
 TEST_F(BlobStoreTest, BelowTheFloorServerDiskFull) {
   const std::int64_t free = *FreeBytes(dir_.path());
   const auto store = Open(free - (std::int64_t{1} << 30));
