@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "base/behind.h"
 #include "base/fs.h"
 #include "base/text.h"
 #include "model/limits.h"
@@ -25,10 +26,11 @@ struct Source {
 };
 using Sources = std::unordered_map<std::string, Source>;  // by the hash's bytes
 
-// Gathers parts until a chunk is worth a message.
+// Gathers parts until a chunk is worth a message, and reads on while that one is sent.
 class Chunker {
  public:
-  explicit Chunker(UploadStream& stream) : stream_(stream) {}
+  explicit Chunker(UploadStream& stream)
+      : sender_([&stream](v1::UploadChunk& chunk) { return stream.Write(chunk); }) {}
 
   // Status of the sender's own side; a broken stream shows in Finish().
   Status Send(const std::string& hash, const Source& source) {
@@ -57,12 +59,12 @@ class Chunker {
     return OkStatus();
   }
 
-  void Flush() {
-    if (chunk_.parts_size() > 0 && !broken_) broken_ = !stream_.Write(chunk_);
-    chunk_.Clear();
-    size_ = 0;
-  }
   bool broken() const { return broken_; }
+  // Waits until the transport has all of it, or is broken.
+  void Finish() {
+    Pass();
+    sender_.Flush();
+  }
 
  private:
   static Status Aborted(const std::string& path) {
@@ -90,10 +92,15 @@ class Chunker {
   }
   void Added(std::size_t bytes) {
     size_ += bytes + 64;
-    if (size_ >= limits::kBlobChunkBytes) Flush();
+    if (size_ >= limits::kBlobChunkBytes) Pass();
+  }
+  void Pass() {
+    if (chunk_.parts_size() > 0 && !broken_) broken_ = !sender_.Put(chunk_);
+    chunk_.Clear();
+    size_ = 0;
   }
 
-  UploadStream& stream_;
+  Behind<v1::UploadChunk> sender_;
   v1::UploadChunk chunk_;
   std::size_t size_ = 0;
   bool broken_ = false;
@@ -131,7 +138,7 @@ Status Send(Transport& transport, const std::vector<std::string>& hashes, const 
     GPULAYER_RETURN_IF_ERROR(chunker.Send(hash, found->second));
     if (chunker.broken()) break;
   }
-  chunker.Flush();
+  chunker.Finish();
   return stream->Finish().status();
 }
 

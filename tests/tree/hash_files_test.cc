@@ -77,6 +77,15 @@ TEST_F(HashFilesTest, TreeHoldsContentAndBlobsOnce) {
   EXPECT_EQ(hashed.hashed_files, 3);
 }
 
+TEST_F(HashFilesTest, ALargeFileIsReadApart) {
+  std::string content(20'000'001, '\0');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 / 1000);
+  Put(At("large"), content);
+  const HashedTree hashed = Run();
+  ASSERT_EQ(hashed.tree.entries.size(), 1U);
+  EXPECT_EQ(hashed.tree.entries[0].hash, Hash::Of(content));
+}
+
 // What was written a moment ago is read again, although the cache was written after it: a second
 // change of the same size may not show in its times.
 TEST_F(HashFilesTest, FreshFilesAreNeverTrusted) {
