@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
+#include "base/behind.h"
 #include "model/limits.h"
 
 namespace gpulayer::client {
@@ -14,6 +17,8 @@ namespace {
 // A small blob stays in memory; thousands of them would otherwise be thousands of files made and
 // forgotten.
 constexpr std::int64_t kInMemory = 1 << 20;
+// From this size on a blob's pieces are hashed while the next is written.
+constexpr std::int64_t kHashApart = 8 << 20;
 
 Result<UniqueFd> Spool(const std::string& dir, std::int64_t size) {
   if (size <= kInMemory) {
@@ -103,21 +108,29 @@ Result<UniqueFd> BlobFetcher::Receive(const Hash& hash) {
     part_ = 0;
   }
   Hasher hasher;
+  std::optional<Behind<std::string>> behind;
+  const auto update = [&hasher](const std::string& bytes) {
+    hasher.Update(bytes);
+    return true;
+  };
   UniqueFd fd;
   std::int64_t size = 0;
   std::int64_t received = 0;
   while (!fd.valid() || received < size) {
     while (part_ >= chunk_.parts_size()) GPULAYER_RETURN_IF_ERROR(TakeChunk());
-    const v1::BlobPart& part = chunk_.parts(part_++);
+    v1::BlobPart& part = *chunk_.mutable_parts(part_++);
     if (!fd.valid()) {
       if (part.hash() != hash.bytes()) return DataLoss("download: blobs come in another order");
       size = part.size();
       GPULAYER_ASSIGN_OR_RETURN(fd, Spool(options_.spool_dir, size));
+      if (size >= kHashApart) behind.emplace(update);
     }
-    hasher.Update(part.data());
-    GPULAYER_RETURN_IF_ERROR(WriteAll(fd.get(), part.data()));
-    received += static_cast<std::int64_t>(part.data().size());
+    std::string& bytes = *part.mutable_data();
+    GPULAYER_RETURN_IF_ERROR(WriteAll(fd.get(), bytes));
+    received += static_cast<std::int64_t>(bytes.size());
+    behind ? behind->Put(bytes) : update(bytes);
   }
+  if (behind) behind->Flush();
   if (received != size || hasher.Finish() != hash) {
     return DataLoss("download: blob " + hash.hex() + " came damaged");
   }
