@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/behind.h"
 #include "base/fs.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
 #include "model/limits.h"
@@ -81,10 +82,12 @@ Status DownloadSome(pb::Artifacts::Stub& stub, const ServerLink& link, const Has
   return unpacker.Finish(count);
 }
 
-// Fills messages with parts, so that small files do not cost one each, and sends what is full.
+// Fills messages with parts, so that small files do not cost one each; what is full is sent while
+// the next one is filled.
 class Packer {
  public:
-  explicit Packer(grpc::ClientWriter<pb::UploadChunk>& writer) : writer_(writer) {}
+  explicit Packer(grpc::ClientWriter<pb::UploadChunk>& writer)
+      : sender_([&writer](pb::UploadChunk& message) { return writer.Write(message); }) {}
 
   // UNAVAILABLE: the stream is broken; its own status says why.
   Status AddBytes(const Hash& hash, std::string_view data) {
@@ -120,16 +123,23 @@ class Packer {
     return OkStatus();
   }
 
-  Status Flush() {
-    part_ = nullptr;
-    if (message_.parts_size() == 0) return OkStatus();
-    const bool sent = writer_.Write(message_);
-    message_.clear_parts();
-    bytes_ = 0;
-    return sent ? OkStatus() : Unavailable("upload: the stream broke");
+  // Waits until the transport has all of it.
+  Status Finish() {
+    GPULAYER_RETURN_IF_ERROR(Pass());
+    return sender_.Flush() ? OkStatus() : Broken();
   }
 
  private:
+  static Status Broken() { return Unavailable("upload: the stream broke"); }
+  Status Pass() {
+    part_ = nullptr;
+    if (message_.parts_size() == 0) return OkStatus();
+    const bool taken = sender_.Put(message_);
+    message_.clear_parts();
+    bytes_ = 0;
+    return taken ? OkStatus() : Broken();
+  }
+
   void Begin(const Hash& hash, std::int64_t size) {
     part_ = message_.add_parts();
     part_->set_hash(wire::HashToBytes(hash));
@@ -147,10 +157,10 @@ class Packer {
   Status Added(std::size_t bytes) {
     part_ = nullptr;
     bytes_ += bytes;
-    return bytes_ >= limits::kBlobChunkBytes ? Flush() : OkStatus();
+    return bytes_ >= limits::kBlobChunkBytes ? Pass() : OkStatus();
   }
 
-  grpc::ClientWriter<pb::UploadChunk>& writer_;
+  Behind<pb::UploadChunk> sender_;
   pb::UploadChunk message_;
   pb::BlobPart* part_ = nullptr;
   std::size_t bytes_ = 0;
@@ -199,16 +209,18 @@ Status UploadStream(pb::Artifacts::Stub& stub, const ServerLink& link,
   const Cancel::Scope scope(cancel, [&] { context.TryCancel(); });
   pb::UploadReply reply;
   const auto writer = stub.Upload(&context, &reply);
-  Packer packer(*writer);
+  std::optional<Packer> packer;
+  packer.emplace(*writer);
   Status bad;
   for (const tree::BlobFile* blob : blobs) {
-    bad = packer.AddFile(*blob);
+    bad = packer->AddFile(*blob);
     if (!bad.ok()) break;
   }
-  if (bad.ok()) bad = packer.AddBytes(tree, manifest);
-  if (bad.ok()) bad = packer.Flush();
+  if (bad.ok()) bad = packer->AddBytes(tree, manifest);
+  if (bad.ok()) bad = packer->Finish();
   const bool broken = bad.code() == StatusCode::kUnavailable;
   if (!bad.ok() && !broken) context.TryCancel();
+  packer.reset();  // nothing is being written from here on
   if (bad.ok()) writer->WritesDone();
   const Status end = FromGrpc(writer->Finish());
   if (!bad.ok() && !broken) return bad;
