@@ -1,8 +1,10 @@
 #include "server/blob/blob_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -205,6 +207,150 @@ TEST_F(BlobStoreTest, WritersOfTheSameBlobDoNotDisturbEachOther) {
   for (std::thread& thread : threads) thread.join();
   for (const std::string& data : blobs) EXPECT_EQ(*store->GetWhole(Hash::Of(data), 1 << 20), data);
   EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+class AdoptTest : public BlobStoreTest {
+ protected:
+  static constexpr char kName[] = "0123456789abcdef0123456789abcdef";
+
+  // A file with that content elsewhere, and its link in the drop folder.
+  void Lay(const BlobStore& store, const std::string& content, const std::string& name = kName) {
+    ASSERT_TRUE(WriteFileAtomic(dir_ / "made", content, 0755, Durability::kNone).ok());
+    ASSERT_EQ(link((dir_ / "made").c_str(), InDrop(store, name).c_str()), 0);
+  }
+  static std::string InDrop(const BlobStore& store, const std::string& name = kName) {
+    return JoinPath(store.drop_folder().dir, name);
+  }
+  static Result<Hash> AdoptAll(BlobStore::Writer& writer, std::int64_t size,
+                               const std::string& name = kName) {
+    GPULAYER_RETURN_IF_ERROR(writer.Adopt(name, size));
+    for (;;) {
+      GPULAYER_ASSIGN_OR_RETURN(const Hash hash, writer.AdoptMore());
+      if (!hash.empty()) return hash;
+    }
+  }
+};
+
+TEST_F(AdoptTest, AFileBecomesABlobWithoutACopy) {
+  const auto store = Open();
+  const std::string content = RandomBytes(20'000'000);
+  Lay(*store, content);
+  struct stat laid{};
+  ASSERT_EQ(stat((dir_ / "made").c_str(), &laid), 0);
+  const auto writer = store->NewWriter();
+  const Result<Hash> hash = AdoptAll(*writer, 20'000'000);
+  ASSERT_TRUE(hash.ok()) << hash.status().ToString();
+  EXPECT_EQ(*hash, Hash::Of(content));
+  EXPECT_FALSE(PathExists(InDrop(*store)));
+  EXPECT_FALSE(store->Has(*hash));
+  ASSERT_TRUE(writer->Begin(Hash::Of("beside"), 6).ok());
+  ASSERT_TRUE(writer->Append("beside").ok());
+  ASSERT_TRUE(writer->End().ok());
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_TRUE(store->Has(Hash::Of("beside")));
+  struct stat stored{};
+  ASSERT_EQ(stat(PathOf(*hash).c_str(), &stored), 0);
+  EXPECT_EQ(stored.st_ino, laid.st_ino);
+  ASSERT_TRUE(RemoveTree(dir_ / "made").ok());
+  EXPECT_EQ(*store->GetWhole(*hash, 20'000'000), content);
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(AdoptTest, WhatIsKnownOrNotCommittedLeavesNothing) {
+  const auto store = Open();
+  ASSERT_TRUE(store->PutWhole(Hash::Of("known"), "known").ok());
+  Lay(*store, "known");
+  const auto writer = store->NewWriter();
+  EXPECT_EQ(*AdoptAll(*writer, 5), Hash::Of("known"));
+  EXPECT_THAT(TempFiles(), IsEmpty());
+  Lay(*store, "");
+  EXPECT_EQ(*AdoptAll(*writer, 0), Hash::Of(""));
+  Lay(*store, "new");
+  ASSERT_TRUE(writer->Adopt(kName, 3).ok());
+  EXPECT_EQ(writer->Adopt(kName, 3).code(), StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(writer->Commit().ok());
+  EXPECT_FALSE(store->Has(Hash::Of("new")));
+  EXPECT_TRUE(store->Has(Hash::Of("")));
+  EXPECT_EQ(ReadFile(dir_ / "made").value_or(""), "new");
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(AdoptTest, WhatIsNoPlainFileOfOursIsRefused) {
+  const auto store = Open();
+  const auto writer = store->NewWriter();
+  const auto refused = [&](std::int64_t size) {
+    const Status status = AdoptAll(*writer, size).status();
+    EXPECT_FALSE(PathExists(InDrop(*store)));
+    EXPECT_THAT(TempFiles(), IsEmpty());
+    return status.code();
+  };
+  EXPECT_EQ(refused(3), StatusCode::kNotFound);
+  Lay(*store, "size");
+  EXPECT_EQ(refused(3), StatusCode::kFailedPrecondition);
+  ASSERT_EQ(symlink((dir_ / "made").c_str(), InDrop(*store).c_str()), 0);
+  EXPECT_NE(refused(4), StatusCode::kOk);
+  ASSERT_EQ(mkfifo(InDrop(*store).c_str(), 0600), 0);
+  EXPECT_EQ(refused(0), StatusCode::kFailedPrecondition);
+  Lay(*store, "linked");
+  ASSERT_EQ(link((dir_ / "made").c_str(), (dir_ / "elsewhere").c_str()), 0);
+  EXPECT_EQ(refused(6), StatusCode::kFailedPrecondition);
+  Lay(*store, "open");
+  {
+    const Result<UniqueFd> writing = OpenFile(dir_ / "made", O_WRONLY);
+    EXPECT_EQ(refused(4), StatusCode::kFailedPrecondition);
+  }
+  if (geteuid() == 0) {
+    Lay(*store, "foreign");
+    ASSERT_EQ(chown((dir_ / "made").c_str(), 65534, 65534), 0);
+    EXPECT_EQ(refused(7), StatusCode::kFailedPrecondition);
+  }
+  Lay(*store, "good");
+  EXPECT_EQ(*AdoptAll(*writer, 4), Hash::Of("good"));
+}
+
+TEST_F(AdoptTest, OnlyNamesOfTheDropFolderAreTaken) {
+  const auto store = Open();
+  const auto writer = store->NewWriter();
+  ASSERT_TRUE(WriteFileAtomic(dir_ / "blobs/v1/victim", "precious").ok());
+  for (const std::string& name :
+       {std::string("../victim"), std::string(".."), std::string(), std::string("a/b"),
+        store->drop_folder().proof, std::string("../drop/0123456789abcdef01234567"),
+        std::string(kName) + "0"}) {
+    EXPECT_EQ(writer->Adopt(name, 8).code(), StatusCode::kInvalidArgument) << name;
+  }
+  EXPECT_TRUE(PathExists(dir_ / "blobs/v1/victim"));
+  EXPECT_TRUE(PathExists(InDrop(*store, store->drop_folder().proof)));
+  EXPECT_EQ(writer->AdoptMore().status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(AdoptTest, AFileThatChangesWhileItIsReadIsNotTaken) {
+  const auto store = Open();
+  const auto writer = store->NewWriter();
+  Lay(*store, std::string(9'000'000, 'a'));
+  ASSERT_TRUE(writer->Adopt(kName, 9'000'000).ok());
+  EXPECT_TRUE(writer->AdoptMore()->empty());
+  {
+    const Result<UniqueFd> writing = OpenFile(dir_ / "made", O_WRONLY);
+    ASSERT_TRUE(WriteAll(writing->get(), "b").ok());
+  }
+  EXPECT_EQ(writer->AdoptMore().status().code(), StatusCode::kDataLoss);
+  EXPECT_THAT(TempFiles(), IsEmpty());
+}
+
+TEST_F(AdoptTest, TheDropFolderIsPrivateAndEmptyAtEachStart) {
+  std::string proof;
+  {
+    const auto store = Open();
+    proof = store->drop_folder().proof;
+    Lay(*store, "left over");
+    ASSERT_EQ(chmod(store->drop_folder().dir.c_str(), 0777), 0);
+  }
+  const auto store = Open();
+  EXPECT_NE(store->drop_folder().proof, proof);
+  EXPECT_THAT(*ListDir(store->drop_folder().dir), ElementsAre(store->drop_folder().proof));
+  struct stat info{};
+  ASSERT_EQ(stat(store->drop_folder().dir.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700U);
 }
 
 TEST_F(BlobStoreTest, ACrashBeforeTheRenameLeavesNothing) {

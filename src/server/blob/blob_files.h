@@ -38,6 +38,8 @@ class BlobFiles {
   static std::string NameOf(const Hash& hash);
   static std::string ShardOf(const Hash& hash) { return NameOf(hash).substr(0, 2); }
   std::string NewTempName();
+  const BlobStore::DropFolder& drop_folder() const { return drop_; }
+  static constexpr std::string_view kDrop = "drop";  // its name, relative to root_fd()
   // A file in tmp/ that stands while renamed blobs are not synced; Open() finds it after a kill.
   static constexpr std::string_view kCommitSuffix = ".commit";
 
@@ -59,10 +61,12 @@ class BlobFiles {
   BlobFiles(BlobStore::Options options, std::string root, UniqueFd root_fd)
       : options_(std::move(options)), root_(std::move(root)), root_fd_(std::move(root_fd)) {}
   Status Prepare();
+  Status PrepareDrop();
 
   const BlobStore::Options options_;
   const std::string root_;  // <dir>/v1
   const UniqueFd root_fd_;
+  BlobStore::DropFolder drop_;  // constant once prepared
   std::atomic<std::uint64_t> next_temp_{0};
 
   Mutex mutex_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "server/blob/blob_files.h"
 
@@ -61,7 +62,18 @@ Status BlobFiles::Prepare() {
     return ErrnoStatus("sync " + root_, errno);
   }
   for (const std::string& name : names) GPULAYER_RETURN_IF_ERROR(RemoveTree(JoinPath(temp, name)));
-  return OkStatus();
+  return PrepareDrop();
+}
+
+Status BlobFiles::PrepareDrop() {
+  drop_.dir = JoinPath(root_, kDrop);
+  GPULAYER_RETURN_IF_ERROR(MakePrivateDir(drop_.dir));
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDir(drop_.dir));
+  for (const std::string& name : names) {
+    GPULAYER_RETURN_IF_ERROR(RemoveTree(JoinPath(drop_.dir, name)));
+  }
+  drop_.proof = "proof-" + RandomHex(16);
+  return OpenFile(JoinPath(drop_.dir, drop_.proof), O_WRONLY | O_CREAT | O_EXCL).status();
 }
 
 std::string BlobFiles::NameOf(const Hash& hash) {
@@ -137,6 +149,8 @@ class FileBlobStore : public BlobStore {
   explicit FileBlobStore(std::unique_ptr<internal::BlobFiles> files) : files_(std::move(files)) {}
 
   Status CheckRoom() override { return files_->Reserve(0); }
+
+  const DropFolder& drop_folder() const override { return files_->drop_folder(); }
 
   bool Has(const Hash& hash) override { return files_->Has(hash); }
 

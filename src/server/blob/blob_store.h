@@ -1,9 +1,9 @@
 // Content-addressed files: sources, standard inputs, outputs, manifests.
 //
 // A blob is visible only whole and durable. Layout (versioned, do not change): <dir>/v1/ab/<62 hex
-// digits>, temporary files in <dir>/v1/tmp, swept at Open. Threads:   every method from any thread;
-// a Writer belongs to one thread at a time. All of it does file I/O:
-//            never call it on a gRPC thread or the engine thread.
+// digits>, temporary files in <dir>/v1/tmp, swept at Open, and <dir>/v1/drop (see DropFolder).
+// Threads:   every method from any thread; a Writer belongs to one thread at a time. All of it does
+//            file I/O: never call it on a gRPC thread or the engine thread.
 #ifndef GPULAYER_SERVER_BLOB_BLOB_STORE_H_
 #define GPULAYER_SERVER_BLOB_BLOB_STORE_H_
 
@@ -30,7 +30,15 @@ class BlobStore {
     virtual Status Begin(const Hash& hash,
                          std::int64_t size) = 0;  // a known blob is read past, not written
     virtual Status Append(std::string_view data) = 0;
-    virtual Status End() = 0;     // DATA_LOSS: size or hash differ from what Begin said
+    virtual Status End() = 0;  // DATA_LOSS: size or hash differ from what Begin said
+    // In place of Begin, Append and End: `name` of the drop folder becomes a blob, whatever its hash
+    // is. It is out of that folder at once. Nobody may write to that file again.
+    // INVALID_ARGUMENT: no name of the drop folder; NOT_FOUND; FAILED_PRECONDITION: it is not a
+    // regular file of this account with that size and at most one more name, or it is open for
+    // writing.
+    virtual Status Adopt(const std::string& name, std::int64_t size) = 0;
+    // Reads on, some MiB a call. An empty hash: not at the end yet. DATA_LOSS: it changes meanwhile.
+    virtual Result<Hash> AdoptMore() = 0;
     virtual Status Commit() = 0;  // all ended blobs durable, then visible
   };
 
@@ -54,6 +62,15 @@ class BlobStore {
     std::int64_t size = 0;
   };
   virtual Result<OpenBlob> Open(const Hash& hash) = 0;  // NOT_FOUND
+
+  // Where a process of this account on this machine links a file, named by 32 hex digits that it
+  // draws, for Writer::Adopt. Emptied at Open. Who finds the file `proof` there, whose name is drawn
+  // at each Open, has this very folder before it and not one of the same name elsewhere.
+  struct DropFolder {
+    std::string dir;
+    std::string proof;
+  };
+  virtual const DropFolder& drop_folder() const = 0;
 };
 
 }  // namespace gpulayer
