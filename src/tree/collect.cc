@@ -179,6 +179,7 @@ class Merger {
   void Add(Side side) {
     std::vector<const ListedEntry*> chosen;
     std::vector<std::string> paths;
+    std::unordered_set<std::string_view> big;
     std::int64_t to_read = 0;
     for (const ListedEntry& entry : side.entries) {
       if (entry.path == kReserved) {
@@ -195,11 +196,19 @@ class Merger {
         planned_ += entry.stamp.size;
         to_read += entry.stamp.size;
         paths.push_back(entry.path);
+        if (entry.stamp.size >= kBigFile) big.insert(entry.path);
       }
       chosen.push_back(&entry);
     }
     const std::vector<Result<HashedFile>> hashes =
-        HashMany(side.root.get(), paths, to_read, request_.threads);
+        HashMany(side.root.get(), paths, to_read, request_.threads,
+                 [&](int root, const std::string& path) -> Result<HashedFile> {
+                   if (request_.hash_big && big.contains(path)) {
+                     Result<HashedFile> done = request_.hash_big(root, path);
+                     if (done.ok() || done.status().code() == StatusCode::kCancelled) return done;
+                   }
+                   return HashOne(root, path);
+                 });
     out_.hashed_files += static_cast<std::int64_t>(paths.size());
     std::size_t next = 0;
     for (const ListedEntry* entry : chosen) {

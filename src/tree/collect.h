@@ -4,6 +4,7 @@
 #define GPULAYER_TREE_COLLECT_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "model/job.h"
 #include "model/tree.h"
 #include "tree/hash_files.h"
+#include "tree/hash_one.h"
 
 namespace gpulayer::tree {
 
@@ -22,6 +24,9 @@ struct LayoutStamp {
   friend bool operator==(const LayoutStamp&, const LayoutStamp&) = default;
 };
 
+// Below it, what else a file costs outweighs its bytes.
+inline constexpr std::int64_t kBigFile = std::int64_t{8} << 20;
+
 struct CollectRequest {
   std::string work_dir;          // where the source was laid out; missing: nothing was changed
   std::string output_dir;        // GPULAYER_OUTPUT_DIR; missing: nothing was put there
@@ -29,6 +34,10 @@ struct CollectRequest {
   LayoutStamp stamp;
   OutputRules rules;
   int threads = 1;  // for hashing
+  // In place of reading a file that comes home, one of kBigFile bytes or more: stores it otherwise
+  // and says its hash. After any error but CANCELLED the file is read all the same. Called by
+  // `threads` threads.
+  std::function<Result<HashedFile>(int root, const std::string& path)> hash_big;
 };
 
 struct Collected {

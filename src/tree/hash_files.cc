@@ -119,12 +119,13 @@ Result<HashedFile> HashOne(int root, const std::string& path) {
   return Status(StatusCode::kAborted, "it changes while it is read");
 }
 
-std::vector<Result<HashedFile>> HashMany(int root, const std::vector<std::string>& paths,
-                                         std::int64_t bytes, int threads) {
+std::vector<Result<HashedFile>> HashMany(
+    int root, const std::vector<std::string>& paths, std::int64_t bytes, int threads,
+    const std::function<Result<HashedFile>(int root, const std::string& path)>& hash_one) {
   std::vector<Result<HashedFile>> out(paths.size(), Result<HashedFile>(HashedFile{}));
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
-    for (std::size_t i = next++; i < paths.size(); i = next++) out[i] = HashOne(root, paths[i]);
+    for (std::size_t i = next++; i < paths.size(); i = next++) out[i] = hash_one(root, paths[i]);
   };
   const auto worth = static_cast<int>(std::min<std::int64_t>(
       kMaxThreads, 1 + std::max(bytes / kBytesPerThread,

@@ -3,6 +3,7 @@
 #define GPULAYER_TREE_HASH_ONE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,10 @@ struct HashedFile {
 Result<HashedFile> HashOne(int root, const std::string& path);
 
 // The same for many, in parallel if `bytes` (their sum) or their number is worth it. `threads` 0:
-// as many as the machine has.
-std::vector<Result<HashedFile>> HashMany(int root, const std::vector<std::string>& paths,
-                                         std::int64_t bytes, int threads);
+// as many as the machine has. `hash_one` is called by several threads.
+std::vector<Result<HashedFile>> HashMany(
+    int root, const std::vector<std::string>& paths, std::int64_t bytes, int threads,
+    const std::function<Result<HashedFile>(int root, const std::string& path)>& hash_one = HashOne);
 
 }  // namespace gpulayer::tree
 

@@ -146,9 +146,11 @@ Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel&
     const TimePoint deadline = Clock::System().Now().mono + limits::kPrepareLimit;
     GPULAYER_ASSIGN_OR_RETURN(source, LoadTree(spec.source_tree, deadline, cancel));
   }
-  GPULAYER_ASSIGN_OR_RETURN(
-      tree::Collected found,
-      tree::Collect({dir.work, dir.out, source.get(), dir.stamp, spec.outputs, kHashThreads}));
+  GPULAYER_ASSIGN_OR_RETURN(tree::Collected found,
+                            tree::Collect({dir.work, dir.out, source.get(), dir.stamp, spec.outputs,
+                                           kHashThreads, [&](int root, const std::string& path) {
+                                             return HandOver(link_, root, path, cancel);
+                                           }}));
   if (cancel.requested()) return Cancelled("collecting outputs broken off");
   if (found.tree.entries.empty()) return found.result;
   const std::string manifest = wire::SerializeTree(found.tree);

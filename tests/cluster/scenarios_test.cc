@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/fs.h"
+#include "base/hash.h"
 #include "support/census.h"
 #include "support/cluster.h"
 #include "support/eventually.h"
@@ -99,6 +100,24 @@ TEST_P(ScenarioTest, SourceShipsAndOutputsComeHome) {
   EXPECT_EQ(ReadFile(cluster_->Scratch("home/best.txt")).value_or(""), "best\n");
   EXPECT_EQ(ReadFile(cluster_->Scratch("home/made.txt")).value_or(""), "made\n");
   EXPECT_FALSE(PathExists(cluster_->Scratch("home/run.sh")));  // unchanged: it is here already
+}
+
+// The file itself becomes the server's: a process left behind that could still write to it would
+// change what is stored under the hash of something else.
+TEST_P(ScenarioTest, ABigOutputIsHandedOverOnceNobodyCanWriteToIt) {
+  Job job =
+      Submit(Shell("cd \"$GPULAYER_OUTPUT_DIR\" && head -c 20000000 /dev/urandom > big && "
+                   "{ setsid sleep 9999 3<>big & } && sha256sum < big | cut -c 1-64"));
+  const std::string sum = Output(job).substr(0, 64);
+  EXPECT_EQ(Wait(job).state, JobState::kSucceeded);
+  const Result<ServerInfo> status = client_->ServerStatus();
+  ASSERT_TRUE(status.ok()) << status.status().ToString();
+  EXPECT_LT(status->blob_bytes_received, 1'000'000);
+  const Result<DownloadReport> report = job.Download({.to = cluster_->Scratch("home")});
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  const Result<std::string> big = ReadFile(cluster_->Scratch("home/big"));
+  ASSERT_TRUE(big.ok());
+  EXPECT_EQ(Hash::Of(*big).hex(), sum);
 }
 
 TEST_P(ScenarioTest, WhatWasSubmittedRunsWhateverHappensToTheFileLater) {

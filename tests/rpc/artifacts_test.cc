@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "base/hash.h"
+#include "base/random.h"
 #include "model/tree.h"
+#include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
 #include "wire/tree.h"
 
@@ -151,6 +153,51 @@ TEST_P(ArtifactsTest, ATreeWithAPathThatEscapesIsRefused) {
   spec.set_source_tree(Bytes(Hash::Of(manifest)));
   v1::SubmitReply submitted;
   EXPECT_EQ(TrySubmit(spec, &submitted).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_P(ArtifactsTest, AWorkerHereHandsFilesOverAndAClientMayNot) {
+  const std::string worker_bearer =
+      GetParam() == Transport::kTls ? Credential(Role::kWorker, FakeWorker::kId) : "";
+  FakeWorker worker(channel_, worker_bearer);
+  ASSERT_TRUE(worker.Greet());
+  const std::string drop = worker.welcome().drop().dir();
+  ASSERT_TRUE(PathExists(JoinPath(drop, worker.welcome().drop().proof())));
+  const std::string content = RandomBytes(20'000'000);
+  const std::string name = RandomHex(16);
+  ASSERT_TRUE(WriteFileAtomic(JoinPath(drop, name), content, 0600, Durability::kNone).ok());
+  v1::UploadChunk chunk;
+  AddWhole("before", &chunk);
+  v1::BlobPart* part = chunk.add_parts();
+  part->set_dropped(name);
+  part->set_size(20'000'000);
+  AddWhole("after", &chunk);
+  const auto upload = [&](const std::string& bearer, v1::UploadReply* reply) {
+    Call call(bearer);
+    auto stream = artifacts_->Upload(&call, reply);
+    stream->Write(chunk);
+    stream->WritesDone();
+    return stream->Finish();
+  };
+  v1::UploadReply reply;
+  if (GetParam() == Transport::kTls) {
+    EXPECT_EQ(upload(client_, &reply).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+    EXPECT_TRUE(PathExists(JoinPath(drop, name)));
+  }
+  const grpc::Status status = upload(worker_bearer, &reply);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(reply.blobs(), 3);
+  ASSERT_EQ(reply.adopted_size(), 1);
+  EXPECT_EQ(reply.adopted(0), Bytes(Hash::Of(content)));
+  EXPECT_FALSE(PathExists(JoinPath(drop, name)));
+  v1::MissingRequest missing;
+  for (const std::string& blob : {std::string("before"), content, std::string("after")}) {
+    missing.add_hashes(Bytes(Hash::Of(blob)));
+  }
+  EXPECT_EQ(Missing(missing).hashes_size(), 0);
+  EXPECT_EQ(upload(worker_bearer, &reply).error_code(), grpc::StatusCode::NOT_FOUND);
+  part = chunk.mutable_parts(1);
+  part->set_hash(Bytes(Hash::Of(content)));
+  EXPECT_EQ(upload(worker_bearer, &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_P(ArtifactsTest, DownloadNamesTheFirstThatIsMissing) {

@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <set>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/text.h"
 #include "support/temp_dir.h"
 #include "tree/files.h"
@@ -49,6 +51,8 @@ class CollectTest : public ::testing::Test {
     request.source = &source_;
     request.stamp = stamp_;
     request.rules = rules_;
+    request.threads = 2;
+    request.hash_big = hash_big_;
     Result<Collected> out = Collect(request);
     EXPECT_TRUE(out.ok()) << out.status().ToString();
     if (!out.ok()) return {};
@@ -63,6 +67,7 @@ class CollectTest : public ::testing::Test {
   Tree source_;
   LayoutStamp stamp_;
   OutputRules rules_;
+  std::function<Result<HashedFile>(int, const std::string&)> hash_big_;
 };
 
 TEST_F(CollectTest, BringsHomeWhatIsNewOrChanged) {
@@ -275,6 +280,30 @@ TEST_F(CollectTest, ReasonsAreTextWhateverALinkLeadsTo) {
   ASSERT_EQ(out.result.left_out.size(), 1U);
   EXPECT_TRUE(IsValidUtf8(out.result.left_out[0].reason));
   EXPECT_EQ(Printable(out.result.left_out[0].reason), out.result.left_out[0].reason);
+}
+
+TEST_F(CollectTest, BigFilesMayBeStoredOtherwise) {
+  LayOut();
+  const std::string big(kBigFile, 'b');
+  for (const char* path : {"handed", "refused"}) Put(Out(path), big + path);
+  Put(Out("small"), big.substr(1));
+  const Hash said = Hash::Of("what the other says");
+  std::set<std::string> asked;
+  Mutex mutex;
+  hash_big_ = [&](int root, const std::string& path) -> Result<HashedFile> {
+    MutexLock lock(mutex);
+    asked.insert(path);
+    if (path == "refused") return FailedPrecondition("not this one");
+    GPULAYER_ASSIGN_OR_RETURN(HashedFile file, HashOne(root, path));
+    file.hash = said;
+    return file;
+  };
+  const Collected out = Run();
+  EXPECT_THAT(asked, ElementsAre("handed", "refused"));
+  ASSERT_THAT(PathsOf(out.tree), ElementsAre("handed", "refused", "small"));
+  EXPECT_EQ(out.tree.entries[0].hash, said);
+  EXPECT_EQ(out.tree.entries[0].size, kBigFile + 6);
+  EXPECT_EQ(out.tree.entries[1].hash, Hash::Of(big + "refused"));
 }
 
 // As a worker that is not root: `chmod 0` by the program is no reason to lose what it made.

@@ -6,6 +6,7 @@
 #define GPULAYER_TESTS_WORKER_FAKE_SERVER_H_
 
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <map>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fs.h"
 #include "base/hash.h"
 #include "base/mutex.h"
 #include "base/text.h"
@@ -114,6 +116,7 @@ class FakeServer {
 
   // ---- Settings. ----
   std::string attempt_prefix = "t";
+  bool refuse_dropped = false;  // set before the worker starts
   void set_kill_all(bool kill) {
     MutexLock lock(mutex_);
     kill_all_ = kill;
@@ -122,6 +125,13 @@ class FakeServer {
     MutexLock lock(mutex_);
     hold_downloads_ = hold;
     changed_.NotifyAll();
+  }
+  // Takes files by a link in `dir`, whose proof is `proof`; empty: it is a server elsewhere. Known to
+  // a worker with its next Welcome.
+  void set_drop(const std::string& dir, const std::string& proof) {
+    MutexLock lock(mutex_);
+    drop_dir_ = dir;
+    drop_proof_ = proof;
   }
   void set_hold_end_acks(bool hold) {
     MutexLock lock(mutex_);
@@ -133,6 +143,10 @@ class FakeServer {
   }
 
   // ---- What the worker said. ----
+  int handed_over() {
+    MutexLock lock(mutex_);
+    return handed_over_;
+  }
   bool connected() {
     MutexLock lock(mutex_);
     return stream_ != nullptr;
@@ -222,13 +236,18 @@ class FakeServer {
     }
     grpc::Status Upload(grpc::ServerContext* /*context*/,
                         grpc::ServerReader<v1::UploadChunk>* reader,
-                        v1::UploadReply* /*reply*/) override {
+                        v1::UploadReply* reply) override {
       v1::UploadChunk chunk;
       Hash hash;
       std::string bytes;
       std::int64_t left = 0;
       while (reader->Read(&chunk)) {
         for (const v1::BlobPart& part : chunk.parts()) {
+          if (!part.dropped().empty()) {
+            const grpc::Status taken = server_.TakeDropped(part, reply);
+            if (!taken.ok()) return taken;
+            continue;
+          }
           if (!part.hash().empty()) {
             hash = *Hash::FromBytes(part.hash());
             left = part.size();
@@ -274,6 +293,21 @@ class FakeServer {
     FakeServer& server_;
   };
 
+  grpc::Status TakeDropped(const v1::BlobPart& part, v1::UploadReply* reply) {
+    MutexLock lock(mutex_);
+    const std::string path = JoinPath(drop_dir_, part.dropped());
+    const Result<std::string> content = ReadFile(path);
+    if (!content.ok() || static_cast<std::int64_t>(content->size()) != part.size()) {
+      return {grpc::StatusCode::FAILED_PRECONDITION, "no such file"};
+    }
+    if (refuse_dropped) return {grpc::StatusCode::FAILED_PRECONDITION, "not taken"};
+    ++handed_over_;
+    unlink(path.c_str());
+    blobs_[Hash::Of(*content)] = *content;
+    reply->add_adopted(std::string(Hash::Of(*content).bytes()));
+    return grpc::Status::OK;
+  }
+
   grpc::Status Serve(grpc::ServerContext* context, Stream* stream) {
     v1::WorkerMessage message;
     if (!stream->Read(&message) || !message.has_hello()) {
@@ -292,6 +326,10 @@ class FakeServer {
       welcome.mutable_server()->set_incarnation(1);
       welcome.set_worker_epoch(epoch_);
       welcome.set_heartbeat_ms(50);
+      if (!drop_dir_.empty()) {
+        welcome.mutable_drop()->set_dir(drop_dir_);
+        welcome.mutable_drop()->set_proof(drop_proof_);
+      }
       for (const v1::Hello::Held& held : message.hello().held()) {
         v1::AttemptKey& key = kill_all_ ? *welcome.add_kill() : *welcome.add_keep();
         key = held.key();
@@ -355,6 +393,8 @@ class FakeServer {
   Stream* stream_ = nullptr;
   grpc::ServerContext* context_ = nullptr;
   std::int64_t epoch_ = 0;
+  std::string drop_dir_, drop_proof_;
+  int handed_over_ = 0;
   int hellos_ = 0;
   int heartbeats_ = 0;
   int downloads_waiting_ = 0;

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "support/census.h"
 #include "support/eventually.h"
+#include "support/small_disk.h"
 #include "support/temp_dir.h"
 #include "worker/fake_server.h"
 
@@ -30,6 +31,7 @@ using testing::FakeServer;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+using testing::SmallDisk;
 using testing::TempDir;
 using ::testing::UnorderedElementsAre;
 
@@ -135,6 +137,67 @@ TEST_F(WorkerTest, SourceGoesThereAndOutputsComeHome) {
   EXPECT_THAT(server_.Outputs(key),
               UnorderedElementsAre(Pair("made.txt", "content"), Pair("o.txt", "o\n")));
   EXPECT_TRUE(Eventually([&] { return Left().empty(); }));
+}
+
+class HandOverTest : public WorkerTest {
+ protected:
+  // A drop folder as a server makes it.
+  std::string MakeDrop(const std::string& path, mode_t mode = 0700) {
+    EXPECT_TRUE(MakeDirs(path, mode).ok());
+    EXPECT_TRUE(WriteFileAtomic(JoinPath(path, "proof-1"), "").ok());
+    return path;
+  }
+  // Whether what `script` leaves in "big" came home, 9,000,000 bytes of x; how many files were
+  // handed over for it.
+  int Run(const std::string& script = "") {
+    StartWorker();
+    const AttemptKey key =
+        server_.Assign(1, Shell("cd \"$GPULAYER_OUTPUT_DIR\"; head -c 9000000 /dev/zero | tr '\\0' "
+                                "x > big; echo s > small; " +
+                                script));
+    EXPECT_EQ(WaitEnded(key).outcome().exit_code(), 0);
+    const std::map<std::string, std::string> home = server_.Outputs(key);
+    const auto big = home.find("big");
+    EXPECT_TRUE(big != home.end() && big->second == std::string(9'000'000, 'x'));
+    EXPECT_EQ(home.count("small"), 1U);
+    EXPECT_TRUE(Eventually([&] { return Left().empty(); }));
+    return server_.handed_over();
+  }
+};
+
+TEST_F(HandOverTest, ABigOutputIsHandedOverByALink) {
+  server_.set_drop(MakeDrop(dir_ / "drop"), "proof-1");
+  EXPECT_EQ(Run(), 1);
+  EXPECT_THAT(*ListDir(dir_ / "drop"), ElementsAre("proof-1"));
+}
+
+TEST_F(HandOverTest, ARefusalMeansBytesAndLeavesNothing) {
+  server_.set_drop(MakeDrop(dir_ / "drop"), "proof-1");
+  server_.refuse_dropped = true;
+  EXPECT_EQ(Run(), 0);
+  EXPECT_THAT(*ListDir(dir_ / "drop"), ElementsAre("proof-1"));
+}
+
+TEST_F(HandOverTest, AServerThatIsNotHereGetsBytes) {
+  server_.set_drop(MakeDrop(dir_ / "drop"), "proof-2");
+  EXPECT_EQ(Run(), 0);
+}
+
+TEST_F(HandOverTest, AFolderThatOthersMayLookIntoGetsNothing) {
+  server_.set_drop(MakeDrop(dir_ / "drop", 0755), "proof-1");
+  EXPECT_EQ(Run(), 0);
+}
+
+TEST_F(HandOverTest, WhatTheProgramLinkedElsewhereIsSent) {
+  server_.set_drop(MakeDrop(dir_ / "drop"), "proof-1");
+  EXPECT_EQ(Run("ln big " + (dir_ / "elsewhere")), 0);
+}
+
+TEST_F(HandOverTest, AnotherFileSystemGetsBytes) {
+  const SmallDisk disk("1m");
+  if (!disk.mounted()) GTEST_SKIP() << disk.SkipReason();
+  server_.set_drop(MakeDrop(disk / "drop"), "proof-1");
+  EXPECT_EQ(Run(), 0);
 }
 
 TEST_F(WorkerTest, FailedProgramBringsItsOutputsHomeToo) {

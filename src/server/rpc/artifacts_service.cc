@@ -42,7 +42,8 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
                            public OpenStream,
                            public std::enable_shared_from_this<UploadStream> {
  public:
-  UploadStream(Parts& parts, pb::UploadReply* reply) : parts_(parts), reply_(reply) {}
+  UploadStream(Parts& parts, Role role, pb::UploadReply* reply)
+      : parts_(parts), role_(role), reply_(reply) {}
 
   static grpc::ServerReadReactor<pb::UploadChunk>* Launch(std::shared_ptr<UploadStream> stream,
                                                           const std::string& token_id) {
@@ -115,6 +116,7 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
       if (!full) return Conclude(Commit());  // only reached when there is no more
       const Status taken = Take(written_);
       if (!taken.ok()) return Conclude(taken);
+      if (adopting_) return PostWork();  // it may take long: others have their turn between
       bool read_on = false;
       bool rest = false;
       {
@@ -136,7 +138,13 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
 
   Status Take(const pb::UploadChunk& chunk) {
     if (!writer_) writer_ = parts_.blobs.NewWriter();
-    for (const pb::BlobPart& part : chunk.parts()) {
+    for (; part_ < chunk.parts_size(); ++part_) {
+      const pb::BlobPart& part = chunk.parts(part_);
+      if (!part.dropped().empty()) {
+        GPULAYER_RETURN_IF_ERROR(Adopt(part));
+        if (adopting_) return OkStatus();  // goes on here
+        continue;
+      }
       if (!part.hash().empty()) {
         if (left_ > 0)
           return DataLoss("upload: a blob began before the one ahead of it was complete");
@@ -161,6 +169,29 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
         open_ = false;
       }
     }
+    part_ = 0;
+    return OkStatus();
+  }
+
+  // A piece of it; `adopting_` says whether that was all.
+  Status Adopt(const pb::BlobPart& part) {
+    if (!adopting_) {
+      // Who can lay a file there is this account; a client has no part in that.
+      if (role_ == Role::kClient) {
+        return PermissionDenied("upload: handing over files needs a worker token");
+      }
+      if (open_) return DataLoss("upload: a blob began before the one ahead of it was complete");
+      if (!part.hash().empty() || !part.data().empty()) {
+        return InvalidArgument("upload: a file that is handed over comes without hash and data");
+      }
+      GPULAYER_RETURN_IF_ERROR(writer_->Adopt(part.dropped(), part.size()));
+      adopting_ = true;
+    }
+    GPULAYER_ASSIGN_OR_RETURN(const Hash hash, writer_->AdoptMore());
+    if (hash.empty()) return OkStatus();
+    adopting_ = false;
+    ++blobs_;
+    reply_->add_adopted(std::string(hash.bytes()));
     return OkStatus();
   }
 
@@ -185,6 +216,7 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
   }
 
   Parts& parts_;
+  const Role role_;
   pb::UploadReply* const reply_;
   std::shared_ptr<UploadStream> self_;
   pb::UploadChunk read_;  // gRPC's, or waiting
@@ -192,6 +224,8 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
   // The work's alone.
   pb::UploadChunk written_;
   std::unique_ptr<BlobStore::Writer> writer_;
+  int part_ = 0;  // of written_: the next one
+  bool adopting_ = false;
   bool open_ = false;
   std::int64_t left_ = 0;
   std::int64_t blobs_ = 0;
@@ -303,7 +337,8 @@ class ArtifactsService final : public pb::Artifacts::CallbackService {
                                                    pb::UploadReply* reply) override {
     Result<Principal> caller = parts_.guard.Admit(*context, "Artifacts.Upload");
     if (!caller.ok()) return new Refused<grpc::ServerReadReactor<pb::UploadChunk>>(caller.status());
-    return UploadStream::Launch(std::make_shared<UploadStream>(parts_, reply), caller->token_id);
+    return UploadStream::Launch(std::make_shared<UploadStream>(parts_, caller->role, reply),
+                                caller->token_id);
   }
 
   grpc::ServerWriteReactor<pb::DownloadChunk>* Download(

@@ -85,6 +85,13 @@ bool OutputsAreBad(const Status& status) {
          status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kDataLoss;
 }
 
+// As far as an address tells: a tunnel looks the same, which is why the worker has to look as well.
+bool IsOnThisMachine(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  return peer.starts_with("unix:") || peer.starts_with("ipv4:127.") ||
+         peer.starts_with("ipv6:[::1]") || peer.starts_with("ipv6:%5B::1%5D");
+}
+
 // A session as three flows: what is read is put into inbox_ (heartbeats go to the engine at once),
 // a strand on the I/O pool works the inbox off in order, and outbox_ is written one message after
 // the other. Lifetime: held by self_ until OnDone, by the engine as a sink until CloseSession, and
@@ -447,6 +454,11 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
         std::chrono::duration_cast<milliseconds>(Duration(limits::kHeartbeat)).count());
     out->set_lost_after_ms(
         std::chrono::duration_cast<milliseconds>(parts_.core.lost_after).count());
+    if (IsOnThisMachine(*context_)) {
+      const BlobStore::DropFolder& drop = parts_.blobs.drop_folder();
+      out->mutable_drop()->set_dir(drop.dir);
+      out->mutable_drop()->set_proof(drop.proof);
+    }
     MutexLock lock(mutex_);
     for (const AttemptKey& key : in.keep) {
       wire::ToProto(key, out->add_keep());

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,8 +12,10 @@
 
 #include "base/behind.h"
 #include "base/fs.h"
+#include "base/random.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
 #include "model/limits.h"
+#include "tree/beneath.h"
 #include "wire/convert.h"
 
 namespace gpulayer::worker {
@@ -227,6 +231,40 @@ Status UploadStream(pb::Artifacts::Stub& stub, const ServerLink& link,
   return end.ok() ? OkStatus() : CutOff(cancel, end.Prefixed("upload"));
 }
 
+// The server's drop folder, if it is a folder of this account's on this machine.
+Result<UniqueFd> OpenDrop(const ServerLink& link) {
+  const DropFolder::Place place = link.drop->Get();
+  if (place.dir.empty()) return FailedPrecondition("hand over: the server is on another machine");
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd dir, OpenFile(place.dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  struct stat st = {};
+  if (fstat(dir.get(), &st) != 0) return ErrnoStatus("look at " + place.dir, errno);
+  const bool ours = st.st_uid == geteuid() && (st.st_mode & 0077) == 0 &&
+                    place.proof.find('/') == std::string::npos &&
+                    fstatat(dir.get(), place.proof.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    S_ISREG(st.st_mode) && st.st_uid == geteuid();
+  if (!ours) return FailedPrecondition("hand over: " + place.dir + " is not this server's");
+  return dir;
+}
+
+Result<Hash> SendDropped(const ServerLink& link, const std::string& name, std::int64_t size,
+                         Cancel& cancel) {
+  const auto stub = pb::Artifacts::NewStub(link.channel);
+  grpc::ClientContext context;
+  Authorise(link, context);
+  const Cancel::Scope scope(cancel, [&] { context.TryCancel(); });
+  pb::UploadReply reply;
+  const auto writer = stub->Upload(&context, &reply);
+  pb::UploadChunk chunk;
+  chunk.add_parts()->set_dropped(name);
+  chunk.mutable_parts(0)->set_size(size);
+  writer->Write(chunk);  // if the stream broke its end says so
+  writer->WritesDone();
+  const Status end = FromGrpc(writer->Finish());
+  if (!end.ok()) return CutOff(cancel, end.Prefixed("hand over"));
+  if (reply.adopted_size() != 1) return Internal("hand over: the server did not say the hash");
+  return wire::HashFromBytes(reply.adopted(0), "adopted");
+}
+
 }  // namespace
 
 Status DownloadBlobs(const ServerLink& link, const std::vector<Hash>& hashes, BlobCache::Sink& sink,
@@ -237,6 +275,30 @@ Status DownloadBlobs(const ServerLink& link, const std::vector<Hash>& hashes, Bl
     GPULAYER_RETURN_IF_ERROR(DownloadSome(*stub, link, &hashes[at], count, sink, cancel));
   }
   return OkStatus();
+}
+
+Result<tree::HashedFile> HandOver(const ServerLink& link, int root, const std::string& path,
+                                  Cancel& cancel) {
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd drop, OpenDrop(link));
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd file, tree::OpenRegular(root, path));
+  struct stat st = {};
+  if (fstat(file.get(), &st) != 0) return ErrnoStatus("stat " + path, errno);
+  // What the program linked elsewhere may be written to there.
+  if (st.st_nlink != 1 || st.st_uid != geteuid()) {
+    return FailedPrecondition("hand over " + path + ": it has names elsewhere");
+  }
+  const std::string name = RandomHex(16);
+  // The very file that was looked at, whatever its name means by now.
+  if (linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(file.get())).c_str(), drop.get(),
+             name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+    return ErrnoStatus("hand over " + path, errno);
+  }
+  const Result<Hash> hash = SendDropped(link, name, st.st_size, cancel);
+  if (!hash.ok()) {
+    unlinkat(drop.get(), name.c_str(), 0);  // if the server did not take it
+    return hash.status();
+  }
+  return tree::HashedFile{*hash, tree::StampOf(st)};
 }
 
 Status UploadTree(const ServerLink& link, const Hash& tree, const std::string& manifest,

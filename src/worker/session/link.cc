@@ -41,7 +41,7 @@ Result<ServerLink> OpenLink(const ServerAddress& address) {
   args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Ms(limits::kConnectDeadline));
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
 
-  ServerLink link{server, address.credential, nullptr};
+  ServerLink link{server, address.credential, nullptr, std::make_shared<DropFolder>()};
   if (is_unix) {
     link.channel = grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), args);
     return link;

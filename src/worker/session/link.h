@@ -6,7 +6,9 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace grpc {
@@ -23,10 +25,32 @@ struct ServerAddress {
   std::string credential;  // empty on unix
 };
 
+// Where the server takes files by a link, if it is on this machine: what its last Welcome said.
+class DropFolder {
+ public:
+  struct Place {
+    std::string dir;    // empty: there is none
+    std::string proof;  // a file that is in it if it is the server's folder indeed
+  };
+  void Set(Place place) {
+    MutexLock lock(mutex_);
+    place_ = std::move(place);
+  }
+  Place Get() {
+    MutexLock lock(mutex_);
+    return place_;
+  }
+
+ private:
+  Mutex mutex_;
+  Place place_ GPULAYER_GUARDED_BY(mutex_);
+};
+
 struct ServerLink {
   std::string server;
   std::string credential;
   std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<DropFolder> drop;
 };
 
 // Connects later, on first use. INVALID_ARGUMENT: no address, or TCP without the server's CA.

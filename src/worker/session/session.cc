@@ -90,6 +90,7 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
          std::function<void(Status)> done)
       : number_(number),
         stub_(pb::Workers::NewStub(link.channel)),
+        drop_(link.drop),
         sink_(std::move(sink)),
         done_(std::move(done)) {
     Authorise(link, context_);
@@ -182,6 +183,7 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
     if (ok) event = ToEvent(incoming_);
     if (event.ok() && std::holds_alternative<Connected>(*event)) {
       heartbeat_ms_.store(std::clamp<std::int64_t>(incoming_.welcome().heartbeat_ms(), 50, 60'000));
+      drop_->Set({incoming_.welcome().drop().dir(), incoming_.welcome().drop().proof()});
       welcomed_.store(true);
     } else if (event.ok() && !welcomed_.load()) {
       event = Internal("the server spoke before its Welcome");
@@ -233,6 +235,7 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
   const std::int64_t number_;
   grpc::ClientContext context_;
   const std::unique_ptr<pb::Workers::Stub> stub_;
+  const std::shared_ptr<DropFolder> drop_;
   const std::function<void(SessionEvent)> sink_;
   const std::function<void(Status)> done_;
   std::shared_ptr<Stream> self_;  // while gRPC uses it
