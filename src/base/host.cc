@@ -36,6 +36,10 @@ Result<std::string> DataDir(const std::string& given) {
   if (dir.empty()) {
     return FailedPrecondition("data directory: HOME is not set. Set it, or use --data-dir.");
   }
+  if (dir[0] == '~') {  // of GPULAYER_DATA_DIR: an option's is refused before
+    return InvalidArgument("data directory " + Printable(dir) +
+                           ": no shell has expanded the ~. Write the whole path.");
+  }
   if (Printable(dir) != dir) {
     return InvalidArgument("data directory " + Printable(dir) +
                            ": its name is not printable UTF-8. Choose another with --data-dir.");

@@ -212,6 +212,12 @@ Result<Duration> ParseDuration(std::string_view text) {
     const std::optional<double> number = TakeNumber(rest);
     if (!number) return bad;
     double unit = 1;
+    if (rest.empty() && *number != 0) {  // of minutes, a reader of 5 is wrong by a factor of 60
+      if (seconds != 0) return bad;
+      const std::string n = Printable(text);
+      return InvalidArgument("\"" + n + "\" has no unit: write " + n + "s, " + n + "m, " + n +
+                             "h or " + n + "d");
+    }
     if (rest.starts_with("ms")) {
       unit = 1e-3;
       rest.remove_prefix(2);

@@ -250,21 +250,4 @@ api::TokenInfo ToInfo(const v1::ListTokensReply::Token& in) {
   return out;
 }
 
-Status CheckFilesHere(const api::JobSpec& spec) {
-  if (spec.no_source || !spec.source_dir.empty()) return OkStatus();
-  for (std::size_t i = 0; i < spec.command.size(); ++i) {
-    const std::string& arg = spec.command[i];
-    // A program without a slash is looked for on the worker's PATH, not here.
-    const bool is_path = i > 0 || arg.find('/') != std::string::npos;
-    struct stat info{};
-    if (arg.empty() || arg[0] == '/' || !is_path || ::stat(arg.c_str(), &info) != 0 ||
-        !S_ISREG(info.st_mode)) {
-      continue;
-    }
-    return FailedPrecondition(Printable(arg) +
-                              " is a file here but nothing is shipped: add `--source .`");
-  }
-  return OkStatus();
-}
-
 }  // namespace gpulayer::client

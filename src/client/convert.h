@@ -26,7 +26,8 @@ api::ServerInfo ToInfo(const v1::StatusReply& in);
 api::TokenInfo ToInfo(const v1::ListTokensReply::Token& in);
 
 // "train.py is a file here but nothing is shipped: add `--source .`" (FAILED_PRECONDITION) if an
-// argument names a file of the current directory that the job would not see.
+// argument names a file of the current directory that the job would not see, or would see by
+// another name: its path inside the source.
 Status CheckFilesHere(const api::JobSpec& spec);
 
 }  // namespace gpulayer::client

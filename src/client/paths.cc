@@ -34,7 +34,11 @@ std::string OwnLibrary() {
 
 Result<std::string> ConfigDir(const std::string& given) {
   if (!given.empty()) return Absolute(given);
-  if (const std::string env = Env("GPULAYER_CONFIG_DIR"); !env.empty()) return Absolute(env);
+  if (const std::string env = Env("GPULAYER_CONFIG_DIR"); !env.empty()) {
+    if (env[0] != '~') return Absolute(env);
+    return InvalidArgument("GPULAYER_CONFIG_DIR " + Printable(env) +
+                           ": no shell has expanded the ~. Write the whole path.");
+  }
   const std::string dir = XdgDir("XDG_CONFIG_HOME", ".config");
   if (dir.empty()) {
     return FailedPrecondition(

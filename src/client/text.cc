@@ -68,6 +68,10 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(const std::
       return InvalidArgument(path + ", line " + std::to_string(number) + ": not of the form K=V");
     }
     std::string name = line.substr(begin, equals - begin);
+    if (name.rfind("export ", 0) == 0) {
+      return InvalidArgument(path + ", line " + std::to_string(number) +
+                             ": drop `export`: a line is K=V, no shell reads it");
+    }
     if (name.find_first_of(" \t") != std::string::npos) {
       return InvalidArgument(path + ", line " + std::to_string(number) + ": the name \"" +
                              Printable(name) +

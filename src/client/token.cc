@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "base/fs.h"
+#include "base/text.h"
 #include "gpulayer/host.h"
 
 namespace gpulayer {
@@ -40,8 +41,14 @@ Result<std::string> api::ReadToken(const std::string& given) {
     if (!file.ok()) return file.status().Prefixed("token");
     text = *file;
   }
-  GPULAYER_ASSIGN_OR_RETURN(const TokenText parsed, ParseToken(text));
-  return FormatToken(parsed);
+  Result<TokenText> parsed = ParseToken(text);
+  if (!parsed.ok() && text == given && PathExists(given)) {
+    return InvalidArgument("token: " + Printable(given) +
+                           " is a file here, and no token. Did you mean --token @" +
+                           Printable(given) + "?");
+  }
+  GPULAYER_RETURN_IF_ERROR(parsed.status());
+  return FormatToken(*parsed);
 }
 
 }  // namespace gpulayer

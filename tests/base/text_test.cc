@@ -24,11 +24,12 @@ TEST(TextTest, Durations) {
   EXPECT_EQ(*ParseDuration("30s"), 30s);
   EXPECT_EQ(*ParseDuration("1h30m"), 90min);
   EXPECT_EQ(*ParseDuration("500ms"), 500ms);
-  EXPECT_EQ(*ParseDuration("90"), 90s);
+  EXPECT_EQ(*ParseDuration("0"), 0s);
   EXPECT_EQ(*ParseDuration("1d"), 24h);
-  for (const char* bad : {"", "s", "-1s", "5x", "1h-", "99999999999d"}) {
+  for (const char* bad : {"", "s", "-1s", "5x", "1h-", "1h30", "99999999999d"}) {
     EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
   }
+  EXPECT_EQ(ParseDuration("5").status().message(), "\"5\" has no unit: write 5s, 5m, 5h or 5d");
   EXPECT_EQ(FormatDuration(90min), "1h30m");
   EXPECT_EQ(FormatDuration(1500ms), "1.5s");
   EXPECT_EQ(FormatDuration(0s), "0s");

@@ -117,6 +117,31 @@ TEST_F(FilesHereTest, WhatTheJobWouldSeeOrDoesNotNeedIsNot) {
   EXPECT_TRUE(CheckFilesHere(spec).ok());
 }
 
+TEST_F(FilesHereTest, AFileOfTheSourceHasItsNameInside) {
+  ASSERT_TRUE(MakeDirs("proj/sub").ok());
+  ASSERT_TRUE(WriteFileAtomic("proj/sub/train.py", "").ok());
+  const auto said = [](const std::string& source, const std::string& arg) {
+    api::JobSpec spec = Command({"python", arg});
+    spec.source_dir = source;
+    return CheckFilesHere(spec).message();
+  };
+  EXPECT_EQ(said("proj", "proj/sub/train.py"),
+            "proj/sub/train.py: the job starts inside a copy of proj, where its name is "
+            "sub/train.py. Write that");
+  EXPECT_NE(said("./proj/", "proj/./sub/train.py"), "");
+  EXPECT_NE(said("../" + BaseName(dir_.path()) + "/proj",
+                 "../" + BaseName(dir_.path()) + "/proj/sub/train.py"),
+            "");
+  EXPECT_EQ(said("proj", "sub/train.py"), "");
+  EXPECT_EQ(said("proj", "train.py"), "");  // of this folder; who knows what it is there
+  EXPECT_EQ(said("proj", "proj/sub"), "");  // perhaps a folder that it makes
+  EXPECT_EQ(said(".", "proj/sub/train.py"), "");
+  EXPECT_EQ(said(dir_.path() + "/proj", "proj/sub/train.py"), "");
+  ASSERT_TRUE(MakeDirs("proj/proj/sub").ok());
+  ASSERT_TRUE(WriteFileAtomic("proj/proj/sub/train.py", "").ok());
+  EXPECT_EQ(said("proj", "proj/sub/train.py"), "");
+}
+
 struct ExitRow {
   const char* name;
   api::JobState state;
@@ -167,7 +192,10 @@ TEST(TextTest, EnvFiles) {
   EXPECT_EQ(*api::ReadEnvFile(path), (Vars{{"A", "1"}, {"B", " x = y "}, {"C", ""}}));
   ASSERT_TRUE(WriteFileAtomic(path, "A=1\nnonsense\n").ok());
   EXPECT_NE(api::ReadEnvFile(path).status().message().find("line 2"), std::string::npos);
-  for (const char* line : {"A = b", "export A=b", "A\t=b"}) {
+  ASSERT_TRUE(WriteFileAtomic(path, "export A=b\n").ok());
+  EXPECT_NE(api::ReadEnvFile(path).status().message().find("line 1: drop `export`"),
+            std::string::npos);
+  for (const char* line : {"A = b", "A\t=b"}) {
     ASSERT_TRUE(WriteFileAtomic(path, std::string("X=1\n") + line + "\n").ok());
     const std::string said = api::ReadEnvFile(path).status().message();
     EXPECT_NE(said.find(path + ", line 2: the name"), std::string::npos) << said;

@@ -19,6 +19,9 @@ TEST(ReadTokenTest, FromItselfAFileOrTheEnvironment) {
   EXPECT_EQ(*api::ReadToken(kText), kText);
   EXPECT_EQ(*api::ReadToken("@" + dir.path() + "/token"), kText);
   EXPECT_EQ(api::ReadToken("@" + dir.path() + "/none").status().code(), StatusCode::kNotFound);
+  const std::string said = api::ReadToken(dir.path() + "/token").status().message();
+  EXPECT_NE(said.find("Did you mean --token @" + dir.path() + "/token?"), std::string::npos)
+      << said;
   ::unsetenv("GPULAYER_TOKEN");
   EXPECT_EQ(api::ReadToken("").status().code(), StatusCode::kInvalidArgument);
   ::setenv("GPULAYER_TOKEN", kText.c_str(), 1);

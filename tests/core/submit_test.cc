@@ -77,6 +77,13 @@ TEST(SubmitTest, ImpossibleIsRejectedWithNearestMisses) {
   const JobId job = b.Submit(SpecBuilder().Cuda(1, 40ll << 30).Wait());
   EXPECT_NE(job, JobId());
   EXPECT_THAT(b.submitted.warning, ::testing::EndsWith("metal 16GiB: the job waits"));
+  SpecBuilder misspelt;
+  misspelt.spec.requirements.workers = {"gpubox"};
+  EXPECT_EQ(b.Submit(misspelt), JobId());
+  EXPECT_EQ(b.status.message(),
+            "no worker can run this: no worker is named gpubox; there are: gpu-box, mac-1");
+  misspelt.spec.requirements.workers = {"gpubox", "mac-1"};
+  EXPECT_NE(b.Submit(misspelt), JobId());
 }
 
 TEST(SubmitTest, OfflineWorkersCountAsKnown) {

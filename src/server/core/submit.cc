@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "model/limits.h"
 #include "server/core/lifecycle.h"
 #include "server/core/requests.h"
@@ -34,6 +36,25 @@ Status CheckSpec(const JobSpec* spec) {
   return OkStatus();
 }
 
+// "no worker is named gpubox; there are: gpu-box, mac-1". Empty: one of them is, or none is asked for.
+std::string WhyNoName(const State& state, const Requirements& need) {
+  if (need.workers.empty()) return "";
+  const auto asked = [&](const std::string& name) {
+    return std::find(need.workers.begin(), need.workers.end(), name) != need.workers.end();
+  };
+  std::set<std::string> names;
+  for (const auto& [id, worker] : state.workers) {
+    if (asked(worker.record.profile.name) || asked(id.value())) return "";
+    names.insert(worker.record.profile.name);
+  }
+  std::vector<std::string> shown(names.begin(), names.end());
+  if (shown.size() > kWorkersNamed) {
+    shown.resize(kWorkersNamed);
+    shown.push_back("and " + std::to_string(names.size() - kWorkersNamed) + " more");
+  }
+  return "no worker is named " + Join(need.workers, " or ") + "; there are: " + Join(shown, ", ");
+}
+
 // "no worker can run this: needs 1 slot, cuda with 40GiB; gpu-box: cuda 24GiB; mac-1: no device".
 // Empty: some worker can, or none is known yet.
 std::string WhyNever(const State& state, const Requirements& need) {
@@ -50,11 +71,13 @@ std::string WhyNever(const State& state, const Requirements& need) {
     misses.push_back({reasons.size(), std::move(text)});
   }
   if (misses.empty()) return "";
+  const std::string head = "no worker can run this: ";
+  if (const std::string nobody = WhyNoName(state, need); !nobody.empty()) return head + nobody;
   // Nearest first: who lacks the least in number, then by name.
   std::sort(misses.begin(), misses.end(), [](const Miss& a, const Miss& b) {
     return std::tie(a.reasons, a.text) < std::tie(b.reasons, b.text);
   });
-  std::string out = "no worker can run this: needs " + Describe(need);
+  std::string out = head + "needs " + Describe(need);
   for (std::size_t i = 0; i < std::min(misses.size(), kWorkersNamed); ++i) {
     out += "; " + misses[i].text;
   }

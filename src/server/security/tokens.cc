@@ -20,8 +20,10 @@ std::string LocalTime(WallTime t) {
   std::tm parts{};
   char text[40] = "";
   if (localtime_r(&seconds, &parts) != nullptr)
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S%z", &parts);
-  return text;
+    std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S %z", &parts);
+  std::string out = text;
+  if (out.size() > 2) out.insert(out.size() - 2, ":");  // as the command line writes times
+  return out;
 }
 
 bool SameHash(const Hash& a, const Hash& b) {

@@ -92,7 +92,8 @@ class SqliteReader : public StoreReader {
     const sqlite::ResetAtEnd reset(get_job_);
     get_job_.Int(id.value());
     GPULAYER_ASSIGN_OR_RETURN(const bool row, get_job_.Step());
-    if (!row) return NotFound("job " + ToString(id) + ": no such job");
+    if (!row)
+      return NotFound("job " + ToString(id) + ": no such job. `gpulayer job list` shows the jobs");
     get_job_.Text();  // the name, which the spec has, too
     Result<JobRecord> job = rows::ReadJob(get_job_);
     if (!job.ok()) return NameFile(*db_, job.status());
