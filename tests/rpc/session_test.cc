@@ -142,6 +142,7 @@ TEST_P(SessionTest, AWorkerSeesItselfAloneInTheList) {
   auto second = Dial(other);
   v1::WorkerMessage hello = FakeWorker::HelloMessage();
   hello.mutable_hello()->set_worker_id(other);
+  hello.mutable_hello()->set_name("w2");
   ASSERT_TRUE(second->Send(hello));
   ASSERT_TRUE(second->Next());
   auto workers = v1::Workers::NewStub(ConnectTo(*server_, Transport::kTls));
@@ -164,6 +165,25 @@ TEST_P(SessionTest, AWorkerSeesItselfAloneInTheList) {
     page.set_after(reply.next());
   } while (!reply.next().empty());
   EXPECT_EQ(ids, (std::vector<std::string>{FakeWorker::kId, other}));
+}
+
+TEST_P(SessionTest, AWorkerSeesThatAnotherHasItsName) {
+  const std::string other(32, 'f');
+  auto first = Dial();
+  ASSERT_TRUE(first->Greet());
+  auto second = Dial(other);
+  v1::WorkerMessage hello = FakeWorker::HelloMessage();
+  hello.mutable_hello()->set_worker_id(other);
+  ASSERT_TRUE(second->Send(hello));
+  ASSERT_TRUE(second->Next());
+  auto workers = v1::Workers::NewStub(ConnectTo(*server_, Transport::kTls));
+  v1::ListWorkersReply reply;
+  Call call(Credential(Role::kWorker, other));
+  ASSERT_TRUE(workers->List(&call, {}, &reply).ok());
+  ASSERT_EQ(reply.workers_size(), 2);
+  EXPECT_EQ(reply.workers(0).id(), FakeWorker::kId);
+  EXPECT_FALSE(reply.workers(0).has_resources());  // and no more of it
+  EXPECT_TRUE(reply.workers(1).has_resources());
 }
 
 TEST_P(SessionTest, AClosedSessionIsSeen) {

@@ -11,6 +11,21 @@ namespace {
 
 using grpc::CallbackServerContext;
 
+// Empty: there is none with this id.
+std::string NameOf(const std::vector<WorkerView>& workers, const std::string& id) {
+  for (const WorkerView& worker : workers) {
+    if (worker.record.profile.id.value() == id) return worker.record.profile.name;
+  }
+  return "";
+}
+
+// All that a worker is told of another one: that it is there.
+void AddNamesake(const WorkerView& worker, v1::ListWorkersReply::Worker* out) {
+  out->set_id(worker.record.profile.id.value());
+  out->set_name(worker.record.profile.name);
+  out->set_state(static_cast<std::int32_t>(worker.state));
+}
+
 class WorkersService final : public v1::Workers::CallbackService {
  public:
   explicit WorkersService(Parts& parts) : parts_(parts) {}
@@ -43,9 +58,17 @@ class WorkersService final : public v1::Workers::CallbackService {
         parts_.engine.Query([request, reply, only, responder](const core::Core& core, Instant) {
           const std::int64_t most = PageSize(request->limit());
           std::size_t bytes = 0;
-          for (const WorkerView& worker : core.Workers()) {
+          const std::vector<WorkerView> workers = core.Workers();
+          const std::string own_name = NameOf(workers, only);
+          for (const WorkerView& worker : workers) {
             const std::string& id = worker.record.profile.id.value();
-            if (id <= request->after() || (!only.empty() && id != only)) continue;
+            if (id <= request->after()) continue;
+            if (!only.empty() && id != only) {
+              const bool namesake =
+                  worker.record.profile.name == own_name && worker.state == WorkerState::kOnline;
+              if (namesake) AddNamesake(worker, reply->add_workers());
+              continue;
+            }
             if (reply->workers_size() >= most || bytes >= kPageBytes) {
               reply->set_next(reply->workers(reply->workers_size() - 1).id());
               break;
