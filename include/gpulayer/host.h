@@ -36,9 +36,12 @@ struct UpReport {
   bool was_up = false;                 // it ran before the call
   std::vector<std::string> restarted;  // of it, what had died and runs again: "server", "worker"
   std::string data_dir;
+  bool worker = true;                  // this machine runs jobs too
   std::vector<std::string> addresses;  // where other machines reach it
-  std::string join_token;              // for workers, lives 24 h
-  std::string login_token;             // for this user elsewhere, lives 24 h
+  bool only_here = false;              // no other machine does: it listens on loopback alone
+  // Empty if only_here: nobody could use them.
+  std::string join_token;   // for workers, lives 24 h
+  std::string login_token;  // for this user elsewhere, lives 24 h
 };
 
 // Starts server and worker. They go on after this process.
@@ -83,10 +86,13 @@ struct JoinReport {
   std::string name;     // what the server lists it by
   std::string address;  // of the server
   std::string worker_id;
+  bool was_joined = false;   // its worker ran before the call
+  bool name_shared = false;  // another worker that is online has the same name
 };
 
 // Makes this machine a worker of the server at the address: checks the server by the token,
-// exchanges the token for a credential, starts the worker, waits until the server sees it.
+// exchanges the token for a credential, starts the worker, waits until the server sees it. One that
+// runs already is left alone. ALREADY_EXISTS: it does, with other options.
 GPULAYER_EXPORT Result<JoinReport> Join(const JoinOptions& options);
 
 struct LoginOptions {

@@ -151,6 +151,7 @@ int RunTokenList(const TokenArgs& args) {
 int RunTokenRevoke(const TokenArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
     if (const Status s = client.RevokeToken(args.id); !s.ok()) return s;
+    if (args.common.json) PrintOut(RevokedJson(args.id));
     return 0;
   });
 }

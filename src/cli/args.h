@@ -108,28 +108,37 @@ int RunUp(const UpArgs& args);
 
 struct DownArgs {
   DownOptions options;
+  bool json = false;
 };
 int RunDown(const DownArgs& args);
 
 struct JoinArgs {
   JoinOptions options;
   bool foreground = false;
+  bool json = false;
 };
 int RunJoin(const JoinArgs& args);
 
 struct LoginArgs {
   LoginOptions options;
+  bool json = false;
 };
 int RunLogin(const LoginArgs& args);
-int RunLogout(const std::string& name);
+
+struct TargetArgs {
+  std::string name;  // of a login; of logout: empty for the one in use
+  bool json = false;
+};
+int RunLogout(const TargetArgs& args);
 int RunTargetList(const Common& args);
-int RunTargetUse(const std::string& name);
+int RunTargetUse(const TargetArgs& args);
 
 // The verbs and options that there are, for completion.
 struct VerbInfo {
   std::vector<std::string> path;  // {"job", "show"}
   std::string help;
   std::vector<std::string> options;
+  std::vector<std::string> with_value;  // those of them that take one
 };
 int RunCompletion(const std::string& shell, const std::vector<VerbInfo>& verbs);
 

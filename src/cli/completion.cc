@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <map>
+#include <set>
 
 #include "cli/args.h"
 #include "cli/print.h"
@@ -24,7 +26,7 @@ std::map<std::string, std::string> WordsByPath(const std::vector<VerbInfo>& verb
 }
 
 // What stands behind an option, or behind a verb in the place of its name.
-enum class ValueKind { kFolder, kFile, kLogin, kWords };
+enum class ValueKind { kFolder, kFile, kLogin, kWorker, kWords };
 struct Value {
   const char* before;  // an option, or the path of a verb
   ValueKind kind;
@@ -40,6 +42,8 @@ constexpr Value kValues[] = {
     {"--state", ValueKind::kWords,
      "blocked queued preparing running finishing succeeded failed cancelled timed_out"},
     {"--target", ValueKind::kLogin, "here local remote"},
+    {"--worker", ValueKind::kWorker},
+    {"worker show", ValueKind::kWorker},
     {"target use", ValueKind::kLogin},
     {"logout", ValueKind::kLogin},
     {"completion", ValueKind::kWords, "bash zsh fish"},
@@ -47,17 +51,37 @@ constexpr Value kValues[] = {
 
 // The first column but its head; logins are files of this machine, so that takes no server.
 constexpr char kLogins[] = "gpulayer target list 2>/dev/null | sed '1d;s/ .*//'";
+// A server that is slow to answer is not waited for.
+constexpr char kWorkers[] = "timeout 1 gpulayer worker list 2>/dev/null | sed '1d;s/ .*//'";
+
+// The command whose output are the values; empty: none.
+std::string CommandOf(const Value& value) {
+  if (value.kind == ValueKind::kLogin) return kLogins;
+  return value.kind == ValueKind::kWorker ? kWorkers : "";
+}
 
 bool IsOption(const Value& value) { return value.before[0] == '-'; }
 
 // The list of words for bash, in double quotes.
 std::string BashWords(const Value& value) {
-  std::string words = value.words;
-  if (value.kind != ValueKind::kLogin) return words;
-  return words + (words.empty() ? "$(" : " $(") + kLogins + ")";
+  const std::string words = value.words;
+  const std::string command = CommandOf(value);
+  return command.empty() ? words : words + (words.empty() ? "$(" : " $(") + command + ")";
 }
 
-std::string BashValues() {
+// Options whose values nobody can know: nothing is offered, not even files.
+std::string FreeOptions(const std::vector<VerbInfo>& verbs) {
+  std::set<std::string> options;
+  for (const VerbInfo& verb : verbs) {
+    options.insert(verb.with_value.begin(), verb.with_value.end());
+  }
+  for (const Value& value : kValues) options.erase(value.before);
+  std::string out;
+  for (const std::string& option : options) out += (out.empty() ? "" : "|") + option;
+  return out;
+}
+
+std::string BashValues(const std::vector<VerbInfo>& verbs) {
   std::string out = "  case \"$prev\" in\n";
   for (const Value& value : kValues) {
     if (!IsOption(value)) continue;
@@ -71,7 +95,8 @@ std::string BashValues() {
       out += "COMPREPLY=($(compgen -W \"" + BashWords(value) + "\" -- \"$cur\")); return ;;\n";
     }
   }
-  return out + "  esac\n";
+  return out + "    " + FreeOptions(verbs) +
+         ") compopt +o default 2>/dev/null; return ;;\n  esac\n";
 }
 
 std::string Bash(const std::vector<VerbInfo>& verbs) {
@@ -93,7 +118,7 @@ std::string Bash(const std::vector<VerbInfo>& verbs) {
   for (const auto& [path, unused] : words) {
     if (!path.empty()) out += "      '" + path + "') at='" + path + "' ;;\n";
   }
-  out += "    esac\n  done\n" + BashValues() + "  local words=\"\"\n  case \"$at\" in\n";
+  out += "    esac\n  done\n" + BashValues(verbs) + "  local words=\"\"\n  case \"$at\" in\n";
   for (const auto& [path, list] : words) {
     out += "    '" + path + "') words='" + list.substr(list.empty() ? 0 : 1) + "' ;;\n";
   }
@@ -123,9 +148,9 @@ std::string FishValue(const std::string& before) {
     if (before != value.before) continue;
     if (value.kind == ValueKind::kFile) return " -r -F";
     if (value.kind == ValueKind::kFolder) return " -x -a '(__fish_complete_directories)'";
-    const std::string logins =
-        value.kind == ValueKind::kLogin ? std::string(" (") + kLogins + ")" : "";
-    return std::string(" -x -a \"") + value.words + logins + "\"";
+    const std::string command = CommandOf(value);
+    return std::string(" -x -a \"") + value.words + (command.empty() ? "" : " (" + command + ")") +
+           "\"";
   }
   return "";
 }
@@ -151,7 +176,11 @@ std::string Fish(const std::vector<VerbInfo>& verbs) {
            "' -a " + verb.path.back() + " -d " + Quoted(verb.help) + "\n";
     for (const std::string& option : verb.options) {
       out += "complete -c gpulayer -n '__gpulayer_at " + Path(verb, verb.path.size()) + "' -l " +
-             option.substr(2) + FishValue(option) + "\n";
+             option.substr(2);
+      const bool has_value = std::find(verb.with_value.begin(), verb.with_value.end(), option) !=
+                             verb.with_value.end();
+      const std::string value = FishValue(option);
+      out += (value.empty() && has_value ? " -x" : value) + "\n";
     }
     const std::string path = Path(verb, verb.path.size());
     if (const std::string value = FishValue(path); !value.empty()) {

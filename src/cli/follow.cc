@@ -59,8 +59,8 @@ class WaitTeller {
       if (!why.ok() || IsTerminal(why->state) || why->state == JobState::kRunning) return;
       std::string line = "job " + std::to_string(job_) + " " + ToString(why->state);
       if (!why->summary.empty()) line += ": " + Printable(why->summary);
-      if (line == said) continue;
-      said = line;
+      if (WithoutDuration(line) == said) continue;
+      said = WithoutDuration(line);
       PrintNote(line);
     }
   }

@@ -204,11 +204,22 @@ std::string MeantOption(const std::string& typed, const std::vector<std::string>
 
 std::string NextStep(const Status& status) {
   const std::string& text = status.message();
+  if (text.find("no worker is named ") != std::string::npos) {
+    return "Name one of them, or queue it all the same with --wait-for-worker";
+  }
   if (status.code() == StatusCode::kRejected && text.rfind("no worker can run this", 0) == 0) {
     return "Ask for less, or queue it all the same with --wait-for-worker";
   }
   if (text.rfind("read source folder", 0) == 0) return "--source wants a folder that is here";
+  if (text.rfind("token: open ", 0) == 0) return "--token @FILE wants a file that is here";
   return "";
+}
+
+std::string TildeHint(const std::string& path) {
+  if (path.empty() || path[0] != '~') return "";
+  const std::string said = "the shell has not expanded ~ in " + Printable(path) + ": write ";
+  const bool own = path.size() == 1 || path[1] == '/';
+  return said + (own ? "$HOME" + Printable(path.substr(1)) : "the whole path");
 }
 
 std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
@@ -227,7 +238,12 @@ std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
     }
     return said + "A script needs a first line like #!/bin/sh, a program the worker's system";
   }
+  if (!program.empty() && program[0] == '/') return said + "That path has to be on the worker";
   if (program.find('/') != std::string::npos) {
+    if (job.source_hash.empty()) {
+      return said +
+             "It is looked for in the job's folder, which is empty: nothing ships without --source";
+    }
     return said + "It is looked for in the job's folder, which is a copy of --source";
   }
   if (!source_dir.empty() && ::access((source_dir + "/" + program).c_str(), F_OK) == 0) {

@@ -24,6 +24,9 @@ std::string MeantOption(const std::string& typed, const std::vector<std::string>
 // What to do about an error that does not say it; empty: nothing to add.
 std::string NextStep(const Status& status);
 
+// A path that begins with a ~ which no shell has looked at, with what to write; empty: another path.
+std::string TildeHint(const std::string& path);
+
 // A program that could not be started, with its name and what to do; empty: something else. `source_dir`
 // is the folder that shipped, as far as it is known here.
 std::string ProgramText(const JobInfo& job, const std::string& source_dir);

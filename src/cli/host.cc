@@ -2,6 +2,7 @@
 #include "gpulayer/host.h"
 
 #include "cli/args.h"
+#include "cli/hints.h"
 #include "cli/json.h"
 #include "cli/print.h"
 #include "cli/session.h"
@@ -10,7 +11,12 @@
 namespace gpulayer::cli {
 namespace {
 
-int Failed(const Status& status) { return PrintError(status), kFailed; }
+int Failed(const Status& status) {
+  const std::string step = NextStep(status);
+  PrintNote(status.message() + (step.empty() ? "" : ". " + step));
+  // Other options for what runs already is a wrong use of the verb.
+  return status.code() == StatusCode::kAlreadyExists ? kUsage : kFailed;
+}
 
 // Until a signal, or until a daemon has died; then all is stopped.
 int StayInForeground(Session& session, const std::string& data_dir) {
@@ -21,24 +27,6 @@ int StayInForeground(Session& session, const std::string& data_dir) {
   const Result<DownReport> stopped = Down(down);
   if (!stopped.ok()) return Failed(stopped.status());
   return status.ok() ? 0 : kFailed;
-}
-
-std::string UpText(const UpReport& report) {
-  std::string out = "GPUlayer is up, in " + report.data_dir + "\n";
-  if (report.was_up) {
-    out = "GPUlayer was up already, in " + report.data_dir + "\n";
-    for (const std::string& name : report.restarted) out += "the " + name + " runs again\n";
-  }
-  if (report.addresses.empty()) return out;
-  out += "\nTo make another machine a worker of it (the token is good for 24 h):\n";
-  for (const std::string& address : report.addresses) {
-    out += "  gpulayer join " + address + " --token " + report.join_token + "\n";
-  }
-  out += "\nTo submit from another machine:\n";
-  for (const std::string& address : report.addresses) {
-    out += "  gpulayer login " + address + " --token " + report.login_token + "\n";
-  }
-  return out;
 }
 
 // Of the server that is up here; 0 also if it does not answer.
@@ -71,11 +59,7 @@ int RunUp(const UpArgs& args) {
   std::optional<Session> session;
   if (args.foreground) session.emplace();
   const Result<UpReport> report = Up(args.options);
-  if (!report.ok()) {
-    PrintError(report.status());
-    // Other options for what is up already is a wrong use of the verb.
-    return report.status().code() == StatusCode::kAlreadyExists ? kUsage : kFailed;
-  }
+  if (!report.ok()) return Failed(report.status());
   PrintOut(args.json ? UpJson(*report) : UpText(*report));
   return session ? StayInForeground(*session, report->data_dir) : 0;
 }
@@ -84,19 +68,21 @@ int RunDown(const DownArgs& args) {
   const std::int64_t running = RunningTasks(args.options.data_dir);
   const Result<DownReport> report = Down(args.options);
   if (!report.ok()) return Failed(report.status());
-  if (!report->ended_worker_of.empty()) {
+  if (args.json) {
+    PrintOut(DownJson(*report, report->stopped.empty() ? 0 : running));
+  } else if (!report->ended_worker_of.empty()) {
     const std::string address = Printable(report->ended_worker_of);
     PrintOut(
         "the worker of " + address +
         " was not running: it had ended by itself (why: log/worker.log of the data directory). To "
         "join again, with a new token:\n  gpulayer join " +
         address + " --token TOKEN\n");
-    return 0;
+  } else {
+    std::string text;
+    for (const std::string& name : report->stopped) text += (text.empty() ? "" : " and ") + name;
+    PrintOut(text.empty() ? "nothing was up here\n" : "stopped " + text + "\n");
   }
-  std::string text;
-  for (const std::string& name : report->stopped) text += (text.empty() ? "" : " and ") + name;
-  PrintOut(text.empty() ? "nothing was up here\n" : "stopped " + text + "\n");
-  if (running > 0 && !text.empty()) PrintNote(InterruptedText(running));
+  if (running > 0 && !report->stopped.empty()) PrintNote(InterruptedText(running));
   return 0;
 }
 
@@ -113,7 +99,15 @@ int RunJoin(const JoinArgs& args) {
   }
   const Result<JoinReport> report = Join(mine.options);
   if (!report.ok()) return Failed(report.status());
-  PrintOut("this machine is worker " + report->name + " of " + report->address + "\n");
+  PrintOut(args.json ? JoinJson(*report)
+                     : "this machine is " + std::string(report->was_joined ? "already " : "") +
+                           "worker " + report->name + " of " + report->address + "\n");
+  if (report->name_shared) {
+    PrintNote(
+        "another worker that is online is named " + report->name + " too, and --worker " +
+        report->name +
+        " means either. To rename this one: `gpulayer down`, then `gpulayer join --name NAME`");
+  }
   return session ? StayInForeground(*session, args.options.data_dir) : 0;
 }
 
@@ -124,14 +118,16 @@ int RunLogin(const LoginArgs& args) {
   options.token = *token;
   const Result<TargetInfo> target = Login(options);
   if (!target.ok()) return Failed(target.status());
+  if (args.json) return PrintOut(TargetJson(*target)), 0;
   PrintOut("logged in to " + target->address + " as " + target->user + " (" + target->role +
            "); it is the target in use, by the name " + target->name + "\n");
   return 0;
 }
 
-int RunLogout(const std::string& name) {
-  const Result<std::string> gone = Logout(name);
+int RunLogout(const TargetArgs& args) {
+  const Result<std::string> gone = Logout(args.name);
   if (!gone.ok()) return Failed(gone.status());
+  if (args.json) return PrintOut(LogoutJson(*gone)), 0;
   PrintOut("forgot the login " + *gone + "\n");
   return 0;
 }
@@ -148,9 +144,15 @@ int RunTargetList(const Common& args) {
   return 0;
 }
 
-int RunTargetUse(const std::string& name) {
-  const Status status = UseTarget(name);
-  return status.ok() ? 0 : Failed(status);
+int RunTargetUse(const TargetArgs& args) {
+  if (const Status used = UseTarget(args.name); !used.ok()) return Failed(used);
+  if (!args.json) return 0;
+  const Result<std::vector<TargetInfo>> targets = ListTargets();
+  if (!targets.ok()) return Failed(targets.status());
+  for (const TargetInfo& target : *targets) {
+    if (target.name == args.name) PrintOut(TargetJson(target));
+  }
+  return 0;
 }
 
 }  // namespace gpulayer::cli

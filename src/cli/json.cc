@@ -170,6 +170,11 @@ Json WorkerOf(const WorkerInfo& w) {
               {"last_seen_at", FormatTime(w.last_seen)}};
 }
 
+Json TargetOf(const TargetInfo& t) {
+  return Json{{"name", t.name},        {"address", Bytes(t.address)},    {"user", Bytes(t.user)},
+              {"role", Bytes(t.role)}, {"server", Bytes(t.server_uuid)}, {"in_use", t.in_use}};
+}
+
 }  // namespace
 
 std::string JobJson(const JobInfo& job) { return Text(JobOf(job)); }
@@ -251,16 +256,15 @@ std::string NewTokenJson(const NewToken& token) {
 
 std::string TargetListJson(const std::vector<TargetInfo>& targets) {
   Json items = Json::array();
-  for (const TargetInfo& t : targets) {
-    items.push_back(Json{{"name", t.name},
-                         {"address", Bytes(t.address)},
-                         {"user", Bytes(t.user)},
-                         {"role", Bytes(t.role)},
-                         {"server", Bytes(t.server_uuid)},
-                         {"in_use", t.in_use}});
-  }
+  for (const TargetInfo& target : targets) items.push_back(TargetOf(target));
   return Text(List(std::move(items)));
 }
+
+std::string TargetJson(const TargetInfo& target) { return Text(TargetOf(target)); }
+
+std::string LogoutJson(const std::string& name) { return Text(Json{{"name", name}}); }
+
+std::string RevokedJson(const std::string& id) { return Text(Json{{"revoked", Bytes(id)}}); }
 
 std::string ResourcesJson(const MachineResources& resources) {
   return Text(ResourcesOf(resources));
@@ -300,9 +304,27 @@ std::string UpJson(const UpReport& r) {
   return Text(Json{{"was_up", r.was_up},
                    {"restarted", std::move(restarted)},
                    {"data_dir", Bytes(r.data_dir)},
+                   {"worker", r.worker},
                    {"addresses", std::move(addresses)},
                    {"join_token", r.join_token},
                    {"login_token", r.login_token}});
+}
+
+std::string DownJson(const DownReport& report, std::int64_t interrupted_tasks) {
+  Json stopped = Json::array();
+  for (const std::string& name : report.stopped) stopped.push_back(name);
+  const std::string& ended = report.ended_worker_of;
+  return Text(Json{{"stopped", std::move(stopped)},
+                   {"ended_worker_of", ended.empty() ? Json(nullptr) : Bytes(ended)},
+                   {"interrupted_tasks", interrupted_tasks}});
+}
+
+std::string JoinJson(const JoinReport& report) {
+  return Text(Json{{"worker", Bytes(report.name)},
+                   {"worker_id", report.worker_id},
+                   {"address", Bytes(report.address)},
+                   {"was_joined", report.was_joined},
+                   {"name_shared", report.name_shared}});
 }
 
 std::string ResultJson(const ResultDocument& result) {

@@ -28,6 +28,11 @@ std::string SubmittedJson(const Job& job);
 std::string SourceJson(const SourceListing& listing);
 std::string CancelJson(const CancelSummary& summary);
 std::string UpJson(const UpReport& report);
+std::string DownJson(const DownReport& report, std::int64_t interrupted_tasks);
+std::string JoinJson(const JoinReport& report);
+std::string TargetJson(const TargetInfo& target);
+std::string LogoutJson(const std::string& name);
+std::string RevokedJson(const std::string& id);
 
 struct ResultDocument {
   JobInfo job;

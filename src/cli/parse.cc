@@ -1,7 +1,11 @@
 // The only file that sees the parser. Names, help and conversions; no logic.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <set>
@@ -45,16 +49,81 @@ std::int64_t ToSize(const std::string& option, const std::string& text) {
   return bytes;
 }
 
+std::string StateNames() {
+  std::string out;
+  for (int i = 1; i <= static_cast<int>(JobState::kTimedOut); ++i) {
+    out += (i == 1 ? "" : ", ") + std::string(ToString(static_cast<JobState>(i)));
+  }
+  return out;
+}
+
 std::int64_t ToJob(const std::string& text) {
   const TaskSelector task = Need(ParseTask(text), "job");
   if (task.task) Usage("job \"" + Printable(text) + "\": a job is meant here, not a task of it");
   return task.job;
 }
 
+// What a value of an option is, for its help; what is a path or a number is checked by that, too.
+struct ValueType {
+  const char* option;
+  const char* type;
+};
+constexpr char kFolder[] = "DIR";
+constexpr char kFile[] = "FILE";
+constexpr char kNumber[] = "N";
+constexpr char kToken[] = "TOKEN";
+constexpr ValueType kValueTypes[] = {
+    {"--source", kFolder},
+    {"--to", kFolder},
+    {"--data-dir", kFolder},
+    {"--env-file", kFile},
+    {"--stdin", kFile},
+    {"--each", kFile},
+    {"--token", kToken},
+    {"--slots", kNumber},
+    {"--limit", kNumber},
+    {"--tail", kNumber},
+    {"--attempt", kNumber},
+    {"--before", "ID"},
+    {"--request-id", "ID"},
+    {"--time", "DURATION"},
+    {"--grace", "DURATION"},
+    {"--expires", "DURATION"},
+    {"--memory", "SIZE"},
+    {"--output-limit", "SIZE"},
+    {"--source-limit", "SIZE[,FILES]"},
+    {"--env", "K=V"},
+    {"--label", "K=V"},
+    {"--output", "GLOB"},
+    {"--array", "TASKS"},
+    {"--shell", "LINE"},
+    {"--listen", "ADDRESS:PORT"},
+    {"--state", "STATE"},
+    {"--role", "ROLE"},
+    {"--name", "NAME"},
+    {"--user", "NAME"},
+    {"--target", "NAME"},
+    {"--worker", "NAME"},
+    {"--zone", "NAME"},
+    {"--region", "NAME"},
+};
+
+// The parser does not know that a command stands behind `--`.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    if (app->get_option_no_throw("extra") == nullptr) {
+      return CLI::Formatter::make_usage(app, std::move(name));
+    }
+    return "Usage: " + name + " [OPTIONS] -- PROGRAM [ARGUMENT…]\n";
+  }
+};
+
 class Parser {
  public:
   Parser() : app_("GPUlayer: run commands on other machines, and bring their outputs home.") {
     app_.name("gpulayer");
+    app_.formatter(std::make_shared<HelpFormatter>());  // verbs take it over
     app_.footer("Example:\n  gpulayer submit --source . -- python train.py");
     app_.require_subcommand(1);
     app_.add_flag("-V,--version", version_, "Print the version, as the verb `version`");
@@ -68,6 +137,7 @@ class Parser {
     AddTokens();
     AddRest();
     for (const char* name : {"top", "doctor", "server"}) AddUnbuiltVerb(app_, name);
+    NameTypes(&app_);
   }
 
   Parsed Run(int argc, char** argv) {
@@ -98,7 +168,10 @@ class Parser {
       PrintUsageError(Unexpected(e), help_of_);
       return {nullptr, kUsage, kUsage};
     } catch (const CLI::ArgumentMismatch& e) {
-      PrintUsageError(WithoutValue(e), help_of_);
+      PrintUsageError(WrongCount(e), help_of_);
+      return {nullptr, kUsage, kUsage};
+    } catch (const CLI::ConversionError& e) {
+      PrintUsageError(NotConverted(e), help_of_);
       return {nullptr, kUsage, kUsage};
     } catch (const CLI::RequiredError&) {
       PrintUsageError("which verb?", help_of_);
@@ -139,17 +212,33 @@ class Parser {
       verb_ = verb;
     });
     verb->callback([this, verb, finish = std::move(finish)] {
-      RefuseEmptyValues(*verb);
+      CheckValues(*verb);
       run_ = finish();
     });
     return verb;
   }
 
-  // `--time "$LIMIT"` with an unset variable is a mistake, not a job without a limit.
-  static void RefuseEmptyValues(const CLI::App& verb) {
+  static void NameTypes(CLI::App* app) {
+    for (CLI::Option* option : app->get_options()) {
+      if (option->get_items_expected_max() == 0) continue;  // a flag
+      if (option->get_positional()) option->type_name("");  // its name says it
+      for (const ValueType& value : kValueTypes) {
+        if (option->get_name() == value.option) option->type_name(value.type);
+      }
+    }
+    for (CLI::App* sub : app->get_subcommands([](CLI::App*) { return true; })) NameTypes(sub);
+  }
+
+  static void CheckValues(const CLI::App& verb) {
     for (const CLI::Option* option : verb.get_options()) {
       for (const std::string& value : option->results()) {
+        // `--time "$LIMIT"` with an unset variable is a mistake, not a job without a limit.
         if (value.empty()) Usage(option->get_name() + ": it is empty");
+        const std::string type = option->get_type_name();
+        const bool in_file = type == kToken && value[0] == '@';
+        if (!in_file && type != kFolder && type != kFile) continue;
+        const std::string hint = TildeHint(in_file ? value.substr(1) : value);
+        if (!hint.empty()) Usage(option->get_name() + ": " + hint);
       }
     }
   }
@@ -176,6 +265,9 @@ class Parser {
     std::string group;
     if (words.front()[0] == '-' && words.front() != "-h" && words.front() != "--help") {
       const std::string option = Printable(words.front());
+      const std::string meant =
+          option == "-v" ? "--version" : MeantOption(option, {"--version", "--help"});
+      if (!meant.empty()) Usage(option + " is no option. Did you mean " + meant + "?");
       Usage(option + " stands before the verb. Write it after: gpulayer VERB " + option);
     }
     for (const std::string& word : words) {
@@ -235,12 +327,30 @@ class Parser {
   }
 
   // "--source wants a value: folder that ships": of the option that came last.
-  std::string WithoutValue(const CLI::ArgumentMismatch& error) const {
+  std::string WrongCount(const CLI::ArgumentMismatch& error) const {
     std::string text = error.what();
     const std::string name = text.substr(0, text.find(':'));
+    if (text.find(": At Most 1 required") != std::string::npos) {
+      return name + " is there more than once. Give it one value";
+    }
     const CLI::Option* option = verb_ == nullptr ? nullptr : verb_->get_option_no_throw(name);
     if (option == nullptr || option->get_description().empty()) return text;
     return name + " wants a value: " + option->get_description();
+  }
+
+  // "Could not convert: --slots = two", said with what is right.
+  std::string NotConverted(const CLI::ConversionError& error) const {
+    const std::string text = error.what();
+    const std::size_t begin = text.find("--");
+    const std::size_t equals = text.find(" = ");
+    if (begin == std::string::npos || equals == std::string::npos || verb_ == nullptr) return text;
+    const std::string name = text.substr(begin, equals - begin);
+    const std::string value = Printable(text.substr(equals + 3));
+    if (!TakesValue(name)) return name + " takes no value";
+    if (value.find_first_not_of("0123456789") == std::string::npos) {
+      return name + ": " + value + " is too large. Write a number like 4";
+    }
+    return name + ": \"" + value + "\" is no whole number. Write one like 4";
   }
 
   CLI::App* Group(const std::string& name, const std::string& help, const std::string& example) {
@@ -273,6 +383,10 @@ class Parser {
     verb->add_option("--target", common->target,
                      "local, here, a login's name, or remote: the login in use");
     verb->add_flag("--json", common->json, "print one JSON document");
+  }
+
+  static void AddJson(CLI::App* verb, bool* json) {
+    verb->add_flag("--json", *json, "print one JSON document");
   }
 
   static CLI::Option* Many(CLI::App* verb, const std::string& name,
@@ -339,6 +453,7 @@ class Parser {
                      "--stdin: standard input is not shipped. Write it into a file first, and "
                      "name that: cat > input; gpulayer submit --stdin input -- ...");
                }
+               if (!spec.stdin_file.empty()) NeedFile("--stdin", spec.stdin_file);
                if (!spec.command.empty() || !spec.shell.empty()) Need(CheckSpec(spec));
                if (local) args.common.target = "local";
                if (args.common.target == "local" && args.detach) {
@@ -358,20 +473,21 @@ class Parser {
     verb->add_option("--shell", spec.shell, "a line for /bin/sh instead of a command");
     verb->add_option("--stdin", spec.stdin_file,
                      "file that becomes the standard input (default: none)");
-    Many(verb, "--env", &raw->env, "K=V, environment variable of the job (repeat)");
+    Many(verb, "--env", &raw->env, "environment variable of the job (repeat)");
     Many(verb, "--env-file", &raw->env_files, "file of K=V lines, # comments (repeat)");
     verb->add_option("--time", raw->time,
                      "time limit from the program's start, as 10m (default: none)");
     verb->add_option("--grace", raw->grace, "between SIGTERM and SIGKILL (default: 15s)");
     verb->add_option("--slots", spec.resources.slots, "CPUs (default: 1)");
     verb->add_option("--memory", raw->memory, "memory to reserve, as 4GiB (default: none)");
-    Many(verb, "--label", &raw->labels, "K=V, only workers with this label (repeat)");
+    Many(verb, "--label", &raw->labels, "only workers with this label (repeat)");
     verb->add_option("--zone", spec.resources.zone, "only workers of this zone");
     verb->add_option("--region", spec.resources.region, "only workers of this region");
     Many(verb, "--worker", &spec.resources.workers, "only this worker, by name or id (repeat)");
     verb->add_option("--source", spec.source_dir,
                      "folder that ships; the job starts in a copy of it");
-    verb->add_option("--source-limit", raw->source_limit, "SIZE[,FILES] (default: 512MiB,20000)");
+    verb->add_option("--source-limit", raw->source_limit,
+                     "a larger source is refused (default: 512MiB,20000)");
     verb->add_flag("--no-source", spec.no_source,
                    "ship nothing, though an argument names a file here");
     verb->add_flag("--dry-run", args.dry_run, "list what would ship, and submit nothing");
@@ -396,6 +512,12 @@ class Parser {
                       "--lost-after",    "--fence",        "--priority",       "--after",
                       "--after-any",     "--hold",         "--all-logs",       "--checkpoint-limit",
                       "--log-limit"});
+  }
+
+  static void NeedFile(const std::string& option, const std::string& path) {
+    if (::access(path.c_str(), R_OK) == 0) return;
+    Usage(option + ": " + Printable(path) + ": " + std::strerror(errno) +
+          ". It wants a file that is here");
   }
 
   static void ParseSourceLimit(const std::string& text, JobSpec* spec) {
@@ -451,7 +573,8 @@ class Parser {
                             if (!raw->state.empty()) {
                               raw->args.options.state = JobStateFromString(raw->state);
                               if (!raw->args.options.state) {
-                                Usage("--state: \"" + Printable(raw->state) + "\" is no state");
+                                Usage("--state: \"" + Printable(raw->state) +
+                                      "\" is no state. There are " + StateNames());
                               }
                             }
                             if (!raw->user.empty()) raw->args.options.user = raw->user;
@@ -464,7 +587,7 @@ class Parser {
                             return [raw] { return RunJobList(raw->args); };
                           });
     AddCommon(verb, &raw->args.common);
-    verb->add_option("--state", raw->state, "queued, running, failed, ...");
+    verb->add_option("--state", raw->state, "one of " + StateNames());
     verb->add_option("--user", raw->user, "only this user's");
     verb->add_option("--name", raw->args.options.name_glob, "only names that match, as 'train*'");
     verb->add_option("--limit", raw->args.options.limit, "at most so many (default: 100)");
@@ -649,7 +772,7 @@ class Parser {
                if (revoke->id.empty()) Usage("which token? Give its id");
                return [revoke] { return RunTokenRevoke(*revoke); };
              });
-    r->add_option("--target", revoke->common.target, "as submit's");
+    AddCommon(r, &revoke->common);
     r->add_option("ID", revoke->id, "the id, as `token list` shows it");
   }
 
@@ -679,6 +802,7 @@ class Parser {
     CLI::App* d = Verb(app_, "down", "Stop what up or join started here.", "gpulayer down",
                        [down]() -> Action { return [down] { return RunDown(*down); }; });
     d->add_option("--data-dir", down->options.data_dir, "as given to up or join");
+    AddJson(d, &down->json);
     AddUnbuilt(d, {"--drain"});
     AddJoin();
     AddLogin();
@@ -691,7 +815,7 @@ class Parser {
     };
     auto raw = std::make_shared<Raw>();
     CLI::App* verb = Verb(app_, "join", "Make this machine a worker of another one's server.",
-                          "gpulayer join gpu-box:7461 --token gl1.worker....", [raw]() -> Action {
+                          "gpulayer join gpu-box:7461 --token @token", [raw]() -> Action {
                             const JoinOptions& asked = raw->args.options;
                             if (asked.address.empty() && !asked.token.empty())
                               Usage("which server? Give its address");
@@ -714,34 +838,39 @@ class Parser {
     verb->add_option("--slots", options.slots, "CPUs to offer (default: all)");
     verb->add_option("--zone", options.zone, "what it is near to");
     verb->add_option("--region", options.region, "where that is");
-    Many(verb, "--label", &raw->labels, "K=V (repeat)");
+    Many(verb, "--label", &raw->labels, "what jobs can ask for with --label (repeat)");
     verb->add_option("--data-dir", options.data_dir, "where everything is kept");
     verb->add_flag("--foreground", raw->args.foreground, "stay until a signal, then stop");
+    AddJson(verb, &raw->args.json);
     AddUnbuilt(verb, {"--advertise-address", "--service"});
   }
 
   void AddLogin() {
     auto login = std::make_shared<LoginArgs>();
-    CLI::App* verb =
-        Verb(app_, "login", "Submit to another machine's server from here.",
-             "gpulayer login gpu-box:7461 --token gl1.client....", [login]() -> Action {
-               if (login->options.address.empty()) Usage("which server? Give its address");
-               Need(CheckLogin(login->options));
-               return [login] { return RunLogin(*login); };
-             });
+    CLI::App* verb = Verb(app_, "login", "Submit to another machine's server from here.",
+                          "gpulayer login gpu-box:7461 --token @token", [login]() -> Action {
+                            if (login->options.address.empty())
+                              Usage("which server? Give its address");
+                            Need(CheckLogin(login->options));
+                            return [login] { return RunLogin(*login); };
+                          });
     verb->add_option("ADDRESS", login->options.address, "host:port of the server");
     verb->add_option("--token", login->options.token,
                      "token, - (standard input), @FILE, or GPULAYER_TOKEN");
     verb->add_option("--name", login->options.name, "name for it here (default: the host's)");
 
-    auto name = std::make_shared<std::string>();
+    AddJson(verb, &login->json);
+
+    auto gone = std::make_shared<TargetArgs>();
     CLI::App* out =
-        Verb(app_, "logout", "Forget a login.", "gpulayer logout gpu-box", [name]() -> Action {
+        Verb(app_, "logout", "Forget a login.", "gpulayer logout gpu-box", [gone]() -> Action {
+          const std::string& name = gone->name;
           // "here" was a name like another once (docs/adr/0006).
-          if (!name->empty() && *name != "here") Need(CheckTargetName(*name));
-          return [name] { return RunLogout(*name); };
+          if (!name.empty() && name != "here") Need(CheckTargetName(name));
+          return [gone] { return RunLogout(*gone); };
         });
-    out->add_option("NAME", *name, "which (default: the one in use)");
+    out->add_option("NAME", gone->name, "which (default: the one in use)");
+    AddJson(out, &gone->json);
 
     CLI::App* target = Group("target", "Choose where work goes.", "gpulayer target use gpu-box");
     auto common = std::make_shared<Common>();
@@ -749,21 +878,23 @@ class Parser {
         Verb(*target, "list", "List logins.", "gpulayer target list",
              [common]() -> Action { return [common] { return RunTargetList(*common); }; });
     list->add_flag("--json", common->json, "print one JSON document");
-    auto use = std::make_shared<std::string>();
+    auto use = std::make_shared<TargetArgs>();
     CLI::App* u =
         Verb(*target, "use", "Make a login the one in use.", "gpulayer target use gpu-box",
              [use]() -> Action {
-               if (use->empty()) Usage("which login? Give its name");
-               if (*use == "here" || *use == "local" || *use == "remote") {
-                 Usage("\"" + *use +
+               const std::string& name = use->name;
+               if (name.empty()) Usage("which login? Give its name");
+               if (name == "here" || name == "local" || name == "remote") {
+                 Usage("\"" + name +
                        "\" has a meaning of its own and is no login. For the server that `up` "
                        "started here: --target here or GPULAYER_TARGET=here while a login "
                        "is in use; `gpulayer logout` forgets the login");
                }
-               Need(CheckTargetName(*use));
+               Need(CheckTargetName(name));
                return [use] { return RunTargetUse(*use); };
              });
-    u->add_option("NAME", *use, "name of the login");
+    u->add_option("NAME", use->name, "name of the login");
+    AddJson(u, &use->json);
   }
 
   void AddRest() {
@@ -796,11 +927,13 @@ class Parser {
             if (sub->get_group().empty()) continue;  // not built
             std::vector<std::string> at = path;
             at.push_back(sub->get_name());
-            VerbInfo info{at, sub->get_description(), {}};
+            VerbInfo info{at, sub->get_description(), {}, {}};
             for (const CLI::Option* option : sub->get_options()) {
               if (option->get_group().empty()) continue;
               for (const std::string& name : option->get_lnames()) {
                 info.options.push_back("--" + name);
+                const bool has_value = option->get_items_expected_max() > 0;
+                if (has_value) info.with_value.push_back("--" + name);
               }
             }
             out.push_back(info);

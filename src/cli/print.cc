@@ -152,6 +152,14 @@ std::string ShellWords(const std::vector<std::string>& words) {
   return out;
 }
 
+std::string WithoutDuration(const std::string& text) {
+  const std::string kBefore = "waits for ";
+  const std::size_t at = text.find(kBefore);
+  if (at == std::string::npos) return text;
+  const std::size_t end = text.find(':', at);
+  return end == std::string::npos ? text : text.substr(0, at) + "waits" + text.substr(end);
+}
+
 std::string OutputsText(const JobInfo& job, const std::optional<std::string>& brought) {
   std::int64_t files = 0;
   std::int64_t bytes = 0;
@@ -191,6 +199,34 @@ std::vector<std::string> WorkerNames(const std::vector<WorkerInfo>& workers) {
   out.reserve(workers.size());
   for (const WorkerInfo& w : workers) {
     out.push_back(count[w.name] == 1 ? w.name : w.name + " (" + w.id + ")");
+  }
+  return out;
+}
+
+std::string UpText(const UpReport& report) {
+  std::string out = "GPUlayer is up, in " + report.data_dir + "\n";
+  if (report.was_up && report.restarted.empty()) {
+    out = "GPUlayer was up already, in " + report.data_dir + "\n";
+  } else if (report.was_up) {
+    std::string names;
+    for (const std::string& name : report.restarted) names += (names.empty() ? "" : " and ") + name;
+    out = "started the " + names + " again, which had ended. " + out;
+  }
+  if (report.was_up && !report.worker) {
+    out += "server only; for a worker too: `gpulayer down`, then `gpulayer up`\n";
+  }
+  if (report.addresses.empty()) return out;
+  if (report.only_here) {
+    return out + "\nOnly this machine reaches it (" + report.addresses.front() +
+           "). For other machines: `gpulayer down`, then `gpulayer up --listen 0.0.0.0:7461`\n";
+  }
+  out += "\nTo make another machine a worker of it (the token is good for 24 h):\n";
+  for (const std::string& address : report.addresses) {
+    out += "  gpulayer join " + address + " --token " + report.join_token + "\n";
+  }
+  out += "\nTo submit from another machine:\n";
+  for (const std::string& address : report.addresses) {
+    out += "  gpulayer login " + address + " --token " + report.login_token + "\n";
   }
   return out;
 }

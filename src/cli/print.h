@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpulayer/host.h"
 #include "gpulayer/job_info.h"
 #include "gpulayer/status.h"
 
@@ -49,6 +50,9 @@ std::string TimeText(const std::optional<Time>& t);  // empty if there is none
 // The words as a shell would have to be given them.
 std::string ShellWords(const std::vector<std::string>& words);
 
+// "waits for 4s: no worker": without "for 4s", to tell whether there is news.
+std::string WithoutDuration(const std::string& text);
+
 // Of a job that is over: how many outputs, and where they are or how to get them. `brought`: where to,
 // if they were.
 std::string OutputsText(const JobInfo& job, const std::optional<std::string>& brought);
@@ -62,6 +66,9 @@ std::string TokenState(const TokenInfo& token, Time now);
 
 // Names of workers, with their ids where two have one name; in the order given.
 std::vector<std::string> WorkerNames(const std::vector<WorkerInfo>& workers);
+
+// Of `up`: what runs now, and the lines for other machines.
+std::string UpText(const UpReport& report);
 
 bool IsTerminal(int fd);
 

@@ -29,8 +29,9 @@ int DryRun(const SubmitArgs& args) {
         FormatSize(file.size_bytes) + "\t" + (terminal ? Printable(file.path) : file.path) + "\n";
   }
   PrintOut(text);
-  PrintNote(std::to_string(listing->files.size()) + " files, " + FormatSize(listing->total_bytes) +
-            " would ship; nothing was submitted");
+  PrintNote(std::to_string(listing->files.size()) +
+            (listing->files.size() == 1 ? " file, " : " files, ") +
+            FormatSize(listing->total_bytes) + " would ship; nothing was submitted");
   return 0;
 }
 

@@ -232,22 +232,38 @@ std::vector<std::string> DaemonDir::Stop(const DaemonRecord& record) const {
   return stopped;
 }
 
-std::optional<std::string> NameIfOnline(Transport& transport, const std::string& worker_id) {
+namespace {
+
+template <typename OnWorker>
+Status ForEachOnline(Transport& transport, const OnWorker& on_worker) {
   const CallOptions options{std::chrono::steady_clock::now() + seconds(2), nullptr};
-  std::optional<std::string> name;
-  const Status asked = ForEachPage<v1::ListWorkersRequest, v1::ListWorkersReply>(
+  return ForEachPage<v1::ListWorkersRequest, v1::ListWorkersReply>(
       [&](const auto& request, auto* reply) {
         return transport.Call(Method::kListWorkers, request, reply, options);
       },
       [&](const v1::ListWorkersReply& reply) {
         for (const v1::ListWorkersReply::Worker& worker : reply.workers()) {
-          if (worker.id() == worker_id &&
-              worker.state() == static_cast<std::int32_t>(WorkerState::kOnline)) {
-            name = worker.name();
-          }
+          if (worker.state() == static_cast<std::int32_t>(WorkerState::kOnline)) on_worker(worker);
         }
       });
+}
+
+}  // namespace
+
+std::optional<std::string> NameIfOnline(Transport& transport, const std::string& worker_id) {
+  std::optional<std::string> name;
+  const Status asked = ForEachOnline(transport, [&](const v1::ListWorkersReply::Worker& worker) {
+    if (worker.id() == worker_id) name = worker.name();
+  });
   return asked.ok() ? name : std::nullopt;
+}
+
+bool NameIsShared(Transport& transport, const std::string& worker_id, const std::string& name) {
+  bool shared = false;
+  const Status asked = ForEachOnline(transport, [&](const v1::ListWorkersReply::Worker& worker) {
+    shared = shared || (worker.id() != worker_id && worker.name() == name);
+  });
+  return asked.ok() && shared;
 }
 
 Result<std::string> WorkerIdentity(const std::string& data_dir) {

@@ -97,6 +97,8 @@ inline constexpr char kWorkerLog[] = "worker.log";
 
 // The worker's name, if the server at the endpoint lists it as online now.
 std::optional<std::string> NameIfOnline(Transport& transport, const std::string& worker_id);
+// Whether another worker that it lists as online has this name, too; false if it does not answer.
+bool NameIsShared(Transport& transport, const std::string& worker_id, const std::string& name);
 // Of D/worker/worker.json; drawn and written if there is none yet, as the worker itself would.
 Result<std::string> WorkerIdentity(const std::string& data_dir);
 

@@ -135,6 +135,13 @@ std::string ToString(const HostPort& address) {
   return (v6 ? "[" + address.host + "]" : address.host) + ":" + address.port;
 }
 
+bool IsLoopback(const std::string& address) {
+  const Result<HostPort> parsed = ParseAddress(address);
+  if (!parsed.ok()) return false;
+  const std::string& host = parsed->host;
+  return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
+}
+
 Status Unreachable(const HostPort& address, const std::string& why) {
   return Unavailable("server " + ToString(address) + ": " + why);
 }

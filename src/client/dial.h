@@ -29,6 +29,9 @@ std::string ToString(const HostPort& address);
 // INVALID_ARGUMENT.
 Status CheckListenAddress(const std::string& address);
 
+// Whether "HOST:PORT" is of this machine for itself: localhost, 127.x.y.z or [::1].
+bool IsLoopback(const std::string& address);
+
 // UNAVAILABLE that names the server.
 Status Unreachable(const HostPort& address, const std::string& why);
 

@@ -109,7 +109,10 @@ Status StartMissing(const DaemonDir& dir, DaemonRecord* record, api::UpReport* r
   GPULAYER_RETURN_IF_ERROR(
       server->Call(Method::kStatus, client::StatusQuestion(), &status, Soon()));
   report->addresses.assign(status.addresses().begin(), status.addresses().end());
-  if (report->addresses.empty()) return OkStatus();
+  report->worker = record->worker;
+  report->only_here =
+      std::all_of(report->addresses.begin(), report->addresses.end(), client::IsLoopback);
+  if (report->only_here) return OkStatus();
   GPULAYER_ASSIGN_OR_RETURN(report->join_token, MakeToken(*server, "worker"));
   GPULAYER_ASSIGN_OR_RETURN(report->login_token, MakeToken(*server, "client"));
   return OkStatus();
@@ -154,6 +157,63 @@ struct JoinFiles {
   std::string ca;
   std::string credential;
 };
+
+JoinFiles FilesOf(const std::string& join_dir) {
+  return {JoinPath(join_dir, "ca.pem"), JoinPath(join_dir, "credential")};
+}
+
+// What is asked for explicitly and is not what the worker was started with.
+bool Differs(const api::JoinOptions& options, const DaemonRecord& record) {
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> args;
+  for (std::size_t i = 0; i + 1 < record.worker_args.size(); i += 2) {
+    const std::string& value = record.worker_args[i + 1];
+    if (record.worker_args[i] != "--label") {
+      args[record.worker_args[i]] = value;
+    } else {
+      const std::size_t equals = value.find('=');
+      if (equals != std::string::npos) labels[value.substr(0, equals)] = value.substr(equals + 1);
+    }
+  }
+  const auto another = [&](const char* flag, const std::string& asked) {
+    return !asked.empty() && args[flag] != asked;
+  };
+  return another("--name", options.name) || another("--zone", options.zone) ||
+         another("--region", options.region) ||
+         another("--slots", options.slots ? std::to_string(*options.slots) : "") ||
+         (!options.labels.empty() && options.labels != labels);
+}
+
+// Of a machine whose worker runs: who it is, if it is what is asked for.
+Result<api::JoinReport> JoinedAlready(const api::JoinOptions& options, const std::string& data_dir,
+                                      const DaemonRecord& record) {
+  if (!options.address.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(const client::HostPort asked, client::ParseAddress(options.address));
+    if (client::ToString(asked) != record.address) return JoinedElsewhere(record);
+  }
+  if (Differs(options, record)) {
+    return AlreadyExists("this machine is a worker of " + record.address +
+                         " already, with other options. Run `gpulayer down` first to change them.");
+  }
+  const JoinFiles files = FilesOf(JoinPath(data_dir, "join"));
+  api::JoinReport report;
+  report.was_joined = true;
+  report.address = record.address;
+  GPULAYER_ASSIGN_OR_RETURN(report.worker_id, client::WorkerIdentity(data_dir));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string ca, ReadFile(files.ca));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadFile(files.credential));
+  const std::unique_ptr<Transport> server =
+      client::MakeGrpcTransport({"", record.address, ca, std::string(TrimmedEnd(credential))});
+  const std::optional<std::string> name = client::NameIfOnline(*server, report.worker_id);
+  if (!name) {
+    return Unavailable("this machine is a worker of " + record.address +
+                       " already, and that server does not see it now. See " + data_dir +
+                       "/log/worker.log.");
+  }
+  report.name = *name;
+  report.name_shared = client::NameIsShared(*server, report.worker_id, report.name);
+  return report;
+}
 
 // With a token: who the server is, and a credential of it. Without: those of the last time.
 Result<client::Introduction> MeetServer(const api::JoinOptions& options,
@@ -269,7 +329,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> before, dir.Load());
   if (before && (Alive(before->server_process) || Alive(before->worker_process))) {
-    if (before->kind == DaemonRecord::Kind::kJoin) return JoinedElsewhere(*before);
+    if (before->kind == DaemonRecord::Kind::kJoin) return JoinedAlready(options, data_dir, *before);
     return FailedPrecondition("a server is up here already, in " + data_dir +
                               ". Run `gpulayer down` first, or use another --data-dir.");
   }
@@ -277,7 +337,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(report.worker_id, client::WorkerIdentity(data_dir));
   const std::string join_dir = JoinPath(data_dir, "join");
   GPULAYER_RETURN_IF_ERROR(MakeDirs(join_dir, 0700));
-  const JoinFiles files{JoinPath(join_dir, "ca.pem"), JoinPath(join_dir, "credential")};
+  const JoinFiles files = FilesOf(join_dir);
   GPULAYER_ASSIGN_OR_RETURN(const client::Introduction met,
                             MeetServer(options, before, files, report.worker_id));
   report.address = met.address;
@@ -316,6 +376,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
                 "the reason of the failed start is what counts");
     return joined;
   }
+  report.name_shared = client::NameIsShared(*server, report.worker_id, report.name);
   return report;
 }
 

@@ -84,9 +84,7 @@ class Up(unittest.TestCase):
         return done
 
     def address(self) -> str:
-        found = re.search(r"gpulayer login (\S+) --token (\S+)", self.up)
-        assert found, self.up
-        return found.group(1)
+        return json.loads(self.gpulayer("status", "--target", "here", "--json").stdout)["addresses"][0]
 
     def token(self, role: str, *args: str) -> str:
         return self.gpulayer("token", "create", "--role", role, *args).stdout.decode().strip()
@@ -165,7 +163,10 @@ class Submit(Up):
                       "created_at", "started_at", "ended_at", "tasks"):
             self.assertIn(field, shown)
         self.assertEqual((shown["state"], shown["exit_code"], shown["signal"]), ("succeeded", 0, None))
-        self.assertEqual(self.gpulayer("job", "logs", "99999", code=1).stdout, b"")
+        missing = self.gpulayer("job", "logs", "99999", code=1)
+        self.assertEqual((missing.stdout, missing.stderr.count(b"`gpulayer job list` shows the jobs")), (b"", 1))
+        for verb in ("show", "explain"):
+            self.assertIn(b"`gpulayer job list` shows the jobs", self.gpulayer("job", verb, "99999", code=1).stderr)
         self.gpulayer("job", "wait", "99999", code=125)
 
     def test_request_id_names_one_job(self) -> None:
@@ -332,6 +333,9 @@ class Submit(Up):
 
 
 class Verbs(Up):
+    def worker(self) -> str:
+        return json.loads(self.gpulayer("worker", "list", "--json").stdout)["items"][0]["name"]
+
     def test_tables_and_documents(self) -> None:
         self.gpulayer("submit", "--", "true")
         for verb in (["ps"], ["worker", "list"], ["status"], ["token", "list"], ["target", "list"],
@@ -353,7 +357,10 @@ class Verbs(Up):
         self.assertEqual(done.returncode, 1, done)
 
     def test_a_second_up_says_it_is_up(self) -> None:
-        self.assertIn("was up already", self.gpulayer("up").stdout.decode())
+        said = self.gpulayer("up").stdout.decode()
+        self.assertIn("was up already", said)
+        self.assertIn("Only this machine reaches it (127.0.0.1:", said)
+        self.assertNotIn("gpulayer join", said)
         self.gpulayer("up", "--slots", "1", code=2)
 
     def test_completions_are_sound(self) -> None:
@@ -371,12 +378,13 @@ class Verbs(Up):
                 ("job list --state r", "running"), ("token create --role ", "client|worker|admin"),
                 ("submit --source so", "some folder"), ("submit --env-file so", "some folder|some-file"),
                 ("job result 7 --to = so", "some folder"), ("completion z", "zsh"),
-                ("submit --target lo", "local")):
+                ("submit --target lo", "local"), ("submit --worker ", self.worker()), ("submit --name ", "")):
             typed = [*words.split(" ")]
             check = (script + f"\nCOMP_WORDS=(gpulayer {' '.join(w or repr('') for w in typed)}); "
                      f"COMP_CWORD={len(typed)}; _gpulayer; IFS='|'; echo \"${{COMPREPLY[*]}}\"")
+            env = self.home.env | {"PATH": f"{BIN}:{os.environ['PATH']}"}
             done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, timeout=PATIENCE, cwd=here,
-                                  env=self.home.env)
+                                  env=env)
             self.assertEqual(sorted(done.stdout.strip().split("|")), sorted(wanted.split("|")), (words, done))
 
 
@@ -472,9 +480,10 @@ class Doors(Up):
         try:
             other = Home()
             try:
-                done = other.run("up", "--listen", "127.0.0.1:0", "--no-worker")
+                done = other.run("up", "--listen", "127.0.0.1:0", "--no-worker", "--json")
                 self.assertEqual(done.returncode, 0, done)
-                address = re.search(r"gpulayer login (\S+)", done.stdout.decode()).group(1)
+                address = json.loads(done.stdout)["addresses"][0]
+                self.assertIn(b"server only; for a worker too:", other.run("up").stdout)
                 file = next((self.home.path / "config/targets").glob("*.json"))
                 login = json.loads(file.read_text())
                 file.write_text(json.dumps(login | {"address": address}))
@@ -492,6 +501,14 @@ class Doors(Up):
             self.assertEqual(done.returncode, 0, done)
             done = self.gpulayer("submit", "--slots", "9", "--", "sh", "-c", "echo $GPULAYER_WORKER")
             self.assertEqual(done.stdout, b"second\n")
+            for again in ((), (self.address(), "--slots", "9")):
+                done = second.run("join", *again)
+                self.assertEqual(done.returncode, 0, done)
+                self.assertEqual(done.stdout, f"this machine is already worker second of {self.address()}\n".encode())
+            done = second.run("join", self.address(), "--slots", "3")
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn(b"already, with other options. Run `gpulayer down` first", done.stderr)
+            self.assertIn(b"a worker of", second.run("join", "127.0.0.2:1").stderr)
             # The machine starts anew: its worker is told to go on, and is what it was.
             record = json.loads((second.path / "data/daemons.json").read_text())
             os.kill(record["worker_process"]["pid"], signal.SIGKILL)
@@ -506,6 +523,12 @@ class Doors(Up):
             self.assertEqual(done.returncode, 0, done)
             done = self.gpulayer("submit", "--slots", "11", "--", "sh", "-c", "echo $GPULAYER_WORKER")
             self.assertEqual(done.stdout, b"second\n")
+            self.assertEqual(second.run("down").returncode, 0)
+            workers = json.loads(self.gpulayer("worker", "list", "--json").stdout)["items"]
+            first = next(w["name"] for w in workers if w["name"] != "second")
+            done = second.run("join", "--name", first)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertIn(f"another worker that is online is named {first} too".encode(), done.stderr)
             lost = second.run("worker", "list")
             self.assertEqual(lost.returncode, 1, lost)
             self.assertIn(f"a worker of {self.address()}".encode(), lost.stderr)
@@ -548,7 +571,7 @@ class Alone(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
             done = self.home.run("up")
             self.assertEqual(done.returncode, 0, done)
-            self.assertIn(b"runs again", done.stdout)
+            self.assertRegex(done.stdout, rb"^started the (server|worker) again")
         self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
         begin = time.monotonic()
         self.assertEqual(self.home.run("down").returncode, 0)
@@ -596,7 +619,8 @@ class Alone(unittest.TestCase):
 
     def test_down_says_what_it_interrupts(self) -> None:
         self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
-        self.assertEqual(self.home.run("down").stderr, b"")
+        done = self.home.run("down", "--json")
+        self.assertEqual((json.loads(done.stdout)["stopped"], done.stderr), (["server", "worker"], b""))
         self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
         job = self.home.run("submit", "-d", "--", "sleep", "600").stdout.decode().strip()
         eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "runs")
@@ -639,7 +663,7 @@ class Alone(unittest.TestCase):
         os.unlink(endpoint["socket"])
         done = self.home.run("up")
         self.assertEqual(done.returncode, 0, done)
-        self.assertIn(b"the server runs again", done.stdout)
+        self.assertIn(b"started the server again", done.stdout)
         self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
 
     def test_a_data_directory_that_is_not_text(self) -> None:

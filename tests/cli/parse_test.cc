@@ -126,6 +126,36 @@ TEST(ParseTest, WhatIsWrongIsSaidWithWhatIsRight) {
       {{"submit", "--source-limit", "2,50", "--", "true"}, "Write a unit: 2GiB"},
       {{"submit", "--output-limit", "100", "--", "true"}, "100MiB"},
       {{"job", "show", "1", "2"}, "\"2\" is one word too many"},
+      {{"submit", "--slots", "two", "--", "true"},
+       "--slots: \"two\" is no whole number. Write one like 4. See"},
+      {{"submit", "--slots", "4294967297", "--", "true"},
+       "--slots: 4294967297 is too large. Write a number like 4"},
+      {{"submit", "--slots", "1.5", "--", "true"}, "\"1.5\" is no whole number"},
+      {{"submit", "--detach=x", "--", "true"}, "--detach takes no value"},
+      {{"submit", "--name", "a", "--name", "b", "--", "true"}, "--name is there more than once"},
+      {{"job", "list", "--limit", "x"}, "--limit: \"x\" is no whole number"},
+      {{"job", "list", "--state", "x"}, "There are blocked, queued, preparing, running, "},
+      {{"submit", "--stdin", "/nonexistent", "--", "true"},
+       "--stdin: /nonexistent: No such file or directory. It wants a file that is here"},
+      {{"submit", "--env-file", "/nonexistent", "--", "true"}, "--env-file: open /nonexistent"},
+      {{"submit", "--time", "5", "--", "true"}, "--time: \"5\" has no unit: write 5s, 5m, 5h"},
+      {{"submit", "--grace", "5", "--", "true"}, "--grace: \"5\" has no unit"},
+      {{"token", "create", "--role", "client", "--expires", "5"}, "--expires: \"5\" has no unit"},
+  });
+}
+
+TEST(ParseTest, APathThatNoShellHasExpandedIsRefused) {
+  ExpectTold({
+      {{"submit", "--source", "~/p", "--", "true"},
+       "--source: the shell has not expanded ~ in ~/p: write $HOME/p. See"},
+      {{"submit", "--stdin", "~/in", "--", "true"}, "--stdin: the shell has not expanded"},
+      {{"submit", "--env-file", "~/env", "--", "true"}, "--env-file: the shell has not expanded"},
+      {{"job", "result", "7", "--to", "~"}, "write $HOME. See"},
+      {{"up", "--data-dir", "~/x"}, "--data-dir: the shell has not expanded"},
+      {{"down", "--data-dir=~/x"}, "--data-dir: the shell has not expanded"},
+      {{"join", "box:7461", "--token", "@~/token"},
+       "--token: the shell has not expanded ~ in ~/token: write $HOME/token"},
+      {{"login", "box:7461", "--token", "@~ann/token"}, "write the whole path"},
   });
 }
 
@@ -146,6 +176,8 @@ TEST(ParseTest, OptionsStandAfterTheVerb) {
   ExpectTold({
       {{"--json", "ps"}, "--json stands before the verb. Write it after: gpulayer VERB --json"},
       {{"--zzz"}, "--zzz stands before the verb"},
+      {{"--verson"}, "--verson is no option. Did you mean --version?"},
+      {{"-v"}, "-v is no option. Did you mean --version?"},
   });
 }
 
@@ -175,6 +207,10 @@ TEST(ParseTest, AnErrorGetsItsNextStep) {
                 .find("--wait-for-worker"),
             std::string::npos);
   EXPECT_NE(NextStep(Status(StatusCode::kNotFound, "read source folder x: No such file")), "");
+  EXPECT_NE(NextStep(Status(StatusCode::kNotFound, "token: open x: No such file")), "");
+  EXPECT_EQ(NextStep(Status(StatusCode::kRejected,
+                            "no worker can run this: no worker is named a; there are: b")),
+            "Name one of them, or queue it all the same with --wait-for-worker");
   EXPECT_EQ(NextStep(Status(StatusCode::kRejected, "something else")), "");
 }
 
@@ -189,7 +225,11 @@ TEST(ParseTest, AProgramThatDidNotStartIsNamedWithWhatToDo) {
   job.request.command = {"passwd"};
   EXPECT_NE(ProgramText(job, "/etc").find("That file ships: write ./passwd"), std::string::npos);
   job.request.command = {"./train.py"};
+  EXPECT_NE(ProgramText(job, "").find("empty: nothing ships without --source"), std::string::npos);
+  job.source_hash = "1f";
   EXPECT_NE(ProgramText(job, "/etc").find("a copy of --source"), std::string::npos);
+  job.request.command = {"/opt/train"};
+  EXPECT_NE(ProgramText(job, "/etc").find("That path has to be on the worker"), std::string::npos);
   job.outcome.cause = CauseKind::kNotExecutable;
   EXPECT_NE(ProgramText(job, "").find("in its first line (#!)"), std::string::npos);
   job.outcome.cause_text = "program cannot be executed: Permission denied";
@@ -342,6 +382,35 @@ TEST(ParseTest, EveryVerbsHelpHasAnExample) {
     EXPECT_EQ(said.parsed.exit_code, 0);
     EXPECT_NE(said.out.find("Example:\n  "), std::string::npos)
         << testing::PrintToString(verb) << said.out;
+  }
+}
+
+TEST(ParseTest, HelpSaysWhatAValueIs) {
+  const std::string submit = Type({"submit", "--help"}).out;
+  for (const char* line :
+       {"Usage: gpulayer submit [OPTIONS] -- PROGRAM [ARGUMENT…]\n", "--source DIR ",
+        "--memory SIZE ", "--time DURATION ", "--env K=V ", "--slots N ", "--stdin FILE "}) {
+    EXPECT_NE(submit.find(line), std::string::npos) << line << submit;
+  }
+  const std::string show = Type({"job", "show", "--help"}).out;
+  EXPECT_NE(show.find("Usage: gpulayer job show [OPTIONS] [ID]\n"), std::string::npos) << show;
+  // Each option that takes a value has a word of its own for it.
+  for (const auto& verb : std::vector<std::vector<std::string>>{{"submit"},
+                                                                {"run"},
+                                                                {"up"},
+                                                                {"down"},
+                                                                {"join"},
+                                                                {"login"},
+                                                                {"job", "list"},
+                                                                {"job", "show"},
+                                                                {"job", "logs"},
+                                                                {"job", "result"},
+                                                                {"token", "create"}}) {
+    std::vector<std::string> words = verb;
+    words.push_back("--help");
+    const std::string help = Type(words).out;
+    EXPECT_EQ(help.find(" TEXT"), std::string::npos) << help;
+    EXPECT_EQ(help.find(" INT"), std::string::npos) << help;
   }
 }
 

@@ -108,6 +108,39 @@ TEST(WorkerNamesTest, TwoOfOneNameShowTheirIds) {
   EXPECT_EQ(WorkerNames(workers), (std::vector<std::string>{"box (1a)", "mac", "box (2b)"}));
 }
 
+TEST(WithoutDurationTest, WaitingLongerIsNoNews) {
+  EXPECT_EQ(WithoutDuration("job 4 queued: waits for 1m5s: vm: 2 of 2 slots in use by job 3"),
+            "job 4 queued: waits: vm: 2 of 2 slots in use by job 3");
+  EXPECT_EQ(WithoutDuration("job 4 queued: waits: x"), "job 4 queued: waits: x");
+  EXPECT_EQ(WithoutDuration("job 4 queued: starts next"), "job 4 queued: starts next");
+}
+
+TEST(UpTextTest, SaysWhatRunsAndWhoReachesIt) {
+  UpReport report;
+  report.data_dir = "/d";
+  report.addresses = {"10.0.0.5:7461"};
+  report.join_token = "gl1.w";
+  report.login_token = "gl1.c";
+  const std::string fresh = UpText(report);
+  EXPECT_EQ(fresh.rfind("GPUlayer is up, in /d\n", 0), 0u);
+  EXPECT_NE(fresh.find("  gpulayer join 10.0.0.5:7461 --token gl1.w\n"), std::string::npos);
+  EXPECT_NE(fresh.find("  gpulayer login 10.0.0.5:7461 --token gl1.c\n"), std::string::npos);
+  report.was_up = true;
+  EXPECT_EQ(UpText(report).rfind("GPUlayer was up already, in /d\n", 0), 0u);
+  EXPECT_EQ(UpText(report).find("server only"), std::string::npos);
+  report.worker = false;
+  EXPECT_NE(UpText(report).find("\nserver only; for a worker too: `gpulayer down`, then"),
+            std::string::npos);
+  report.restarted = {"server", "worker"};
+  EXPECT_EQ(UpText(report).rfind("started the server and worker again, which had ended. ", 0), 0u);
+  report.only_here = true;
+  report.addresses = {"127.0.0.1:7461"};
+  EXPECT_EQ(UpText(report).find("join"), std::string::npos);
+  EXPECT_NE(UpText(report).find("Only this machine reaches it (127.0.0.1:7461). For other "
+                                "machines: `gpulayer down`, then `gpulayer up --listen "),
+            std::string::npos);
+}
+
 TEST(OutputsTextTest, SaysHowManyAndWhereOrHow) {
   JobInfo job;
   job.id = 7;

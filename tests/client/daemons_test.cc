@@ -130,6 +130,9 @@ TEST(NameIfOnlineTest, LooksAtEveryPage) {
   EXPECT_EQ(NameIfOnline(server, "b"), "box");         // the server's word for it, whatever ours is
   EXPECT_EQ(NameIfOnline(server, "a"), std::nullopt);  // not heard of lately
   EXPECT_EQ(NameIfOnline(server, "c"), std::nullopt);
+  EXPECT_TRUE(NameIsShared(server, "c", "box"));
+  EXPECT_FALSE(NameIsShared(server, "b", "box"));    // that is itself
+  EXPECT_FALSE(NameIsShared(server, "c", "other"));  // that one is not online
 }
 
 }  // namespace

@@ -88,6 +88,15 @@ TEST(ConnectAnyTest, ADeadAddressInFrontLeavesTimeForAGoodOne) {
   EXPECT_NE(status.message().find("does not answer"), std::string::npos);
 }
 
+TEST(IsLoopbackTest, IsThisMachineForItself) {
+  for (const char* here : {"127.0.0.1:7461", "127.9.9.9:1", "localhost:7461", "[::1]:7461"}) {
+    EXPECT_TRUE(IsLoopback(here)) << here;
+  }
+  for (const char* other : {"10.0.0.5:7461", "0.0.0.0:7461", "[fe80::1]:7461", "box:1", ""}) {
+    EXPECT_FALSE(IsLoopback(other)) << other;
+  }
+}
+
 // A peer that hangs up while the handshake writes: SIGPIPE would end this very test.
 TEST(FetchChainTest, APeerThatClosesAtOnceIsNamed) {
   LocalListener listener(5);
