@@ -38,6 +38,7 @@ constexpr Value kValues[] = {
     {"--data-dir", ValueKind::kFolder},
     {"--env-file", ValueKind::kFile},
     {"--stdin", ValueKind::kFile},
+    {"--each", ValueKind::kFile},
     {"--role", ValueKind::kWords, "client worker admin"},
     {"--state", ValueKind::kWords,
      "blocked queued preparing running finishing succeeded failed cancelled timed_out"},

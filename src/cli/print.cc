@@ -220,7 +220,7 @@ std::string UpText(const UpReport& report) {
     return out + "\nOnly this machine reaches it (" + report.addresses.front() +
            "). For other machines: `gpulayer down`, then `gpulayer up --listen 0.0.0.0:7461`\n";
   }
-  out += "\nTo make another machine a worker of it (the token is good for 24 h):\n";
+  out += "\nTo make another machine a worker of it (the token is good for 24h):\n";
   for (const std::string& address : report.addresses) {
     out += "  gpulayer join " + address + " --token " + report.join_token + "\n";
   }

@@ -76,16 +76,18 @@ Result<Listing> Scan(const std::string& root, const ScanOptions& options) {
 
 Status CheckLimit(const Listing& listing, const ScanOptions& options) {
   if (!listing.over_limit) return OkStatus();
+  const auto files = [](std::int64_t n) {
+    return std::to_string(n) + (n == 1 ? " file" : " files");
+  };
   const bool by_bytes = listing.bytes > options.limit_bytes;
   std::string text = "ship " + Printable(listing.root) + ": it holds " +
                      (listing.counted_all ? "" : "at least ") + FormatSize(listing.bytes) + " in " +
-                     std::to_string(listing.files) + " files, more than the limit of " +
-                     (by_bytes ? FormatSize(options.limit_bytes)
-                               : std::to_string(options.limit_files) + " files") +
+                     files(listing.files) + ", more than the limit of " +
+                     (by_bytes ? FormatSize(options.limit_bytes) : files(options.limit_files)) +
                      ". Leave out what the job does not need (.gitignore or .gpulayerignore), or "
                      "raise --source-limit. Largest folders:";
   for (const FolderSize& folder : listing.largest) {
-    text += "\n  " + FormatSize(folder.bytes) + " in " + std::to_string(folder.files) + " files  " +
+    text += "\n  " + FormatSize(folder.bytes) + " in " + files(folder.files) + "  " +
             Printable(folder.path);
   }
   return ResourceExhausted(std::move(text));

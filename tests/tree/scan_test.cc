@@ -268,6 +268,9 @@ TEST_F(ScanTest, TooManyFiles) {
   EXPECT_TRUE(listing.over_limit && listing.counted_all);
   EXPECT_EQ(listing.files, 30);
   EXPECT_THAT(CheckLimit(listing, options).message(), HasSubstr("the limit of 10 files"));
+  options.limit_files = 1;
+  EXPECT_THAT(CheckLimit(ScanOk(options), options).message(), HasSubstr("the limit of 1 file."));
+  options.limit_files = 10;
   options.entries_after_limit = 5;
   listing = ScanOk(options);
   EXPECT_FALSE(listing.counted_all);
