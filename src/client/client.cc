@@ -35,8 +35,10 @@ Result<Client> Client::Connect(const ClientOptions& options) {
                                          options.interrupt ? options.interrupt->state() : nullptr));
     target.endpoint.socket = local->socket();
   }
-  auto transport = std::make_unique<client::RetryTransport>(
-      client::MakeGrpcTransport(target.endpoint), Clock::System(), client::InterruptibleSleeper);
+  std::unique_ptr<client::Transport> link = client::MakeGrpcTransport(target.endpoint);
+  if (local) link = client::MakeLocalTransport(std::move(link), *local);
+  auto transport = std::make_unique<client::RetryTransport>(std::move(link), Clock::System(),
+                                                            client::InterruptibleSleeper);
   GPULAYER_ASSIGN_OR_RETURN(
       std::shared_ptr<Impl> impl,
       Impl::Make(options, std::move(target), std::move(local), std::move(transport)));

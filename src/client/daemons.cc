@@ -66,24 +66,6 @@ bool Gone(const ProcessId& process) {
   return !IsAlive(process);
 }
 
-// gpulayer-exec outlives a worker that was killed, and holds its jobs.
-std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
-  std::vector<pid_t> out;
-  const Result<std::vector<std::string>> names = ListDir("/proc");
-  if (!names.ok()) return out;
-  for (const std::string& name : *names) {
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const Result<std::string> text = ReadFile("/proc/" + name + "/cmdline");
-    if (!text.ok()) continue;
-    const std::vector<std::string> argv = Split(*text, '\0');
-    if (BaseName(argv[0]) != "gpulayer-exec") continue;
-    for (std::size_t i = 1; i + 1 < argv.size(); ++i) {
-      if (argv[i] == "--data-dir" && argv[i + 1] == worker_dir) out.push_back(std::stoi(name));
-    }
-  }
-  return out;
-}
-
 Result<std::optional<DaemonRecord>> LoadRecord(const std::string& data_dir) {
   const std::string path = JoinPath(data_dir, kRecord);
   if (!PathExists(path)) return std::optional<DaemonRecord>();
@@ -105,6 +87,23 @@ Result<std::optional<DaemonRecord>> LoadRecord(const std::string& data_dir) {
 }
 
 }  // namespace
+
+std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
+  std::vector<pid_t> out;
+  const Result<std::vector<std::string>> names = ListDir("/proc");
+  if (!names.ok()) return out;
+  for (const std::string& name : *names) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const Result<std::string> text = ReadFile("/proc/" + name + "/cmdline");
+    if (!text.ok()) continue;
+    const std::vector<std::string> argv = Split(*text, '\0');
+    if (BaseName(argv[0]) != "gpulayer-exec") continue;
+    for (std::size_t i = 1; i + 1 < argv.size(); ++i) {
+      if (argv[i] == "--data-dir" && argv[i + 1] == worker_dir) out.push_back(std::stoi(name));
+    }
+  }
+  return out;
+}
 
 Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
   const char* kAdvice = " Choose another with --data-dir, or let this account write there.";

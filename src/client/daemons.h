@@ -37,6 +37,10 @@ struct DaemonRecord {
 // ended it.
 std::string JoinedServer(const std::string& data_dir);
 
+// gpulayer-exec outlives a worker that was killed, and holds its jobs: those of a worker's own
+// directory.
+std::vector<pid_t> FindKeepers(const std::string& worker_dir);
+
 // A daemon of ours, and where in its log this start's words begin.
 struct StartedDaemon {
   ProcessId process;

@@ -21,6 +21,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "server/server.h"
 #include "wire/version.h"
 #include "worker/session/grpc_log.h"
@@ -195,7 +196,8 @@ Status RunEphemeral(const std::string& dir, const UniqueFd& signals) {
   GPULAYER_ASSIGN_OR_RETURN(const std::unique_ptr<Worker> worker,
                             Worker::Start(std::move(worker_options)));
   GPULAYER_RETURN_IF_ERROR(WaitUntilConnected(*worker));
-  const nlohmann::json ready = {{"socket", server->socket_path()}, {"pid", getpid()}};
+  const nlohmann::json ready = {
+      {"socket", server->socket_path()}, {"pid", getpid()}, {"data_dir", dir}};
   const std::string line =
       ready.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   GPULAYER_RETURN_IF_ERROR(WriteAll(STDOUT_FILENO, line));
@@ -205,12 +207,27 @@ Status RunEphemeral(const std::string& dir, const UniqueFd& signals) {
   return OkStatus();
 }
 
+// Whoever runs a job here has set TMPDIR, if anything, and no data directory.
+Result<std::string> MakeEphemeralDir() {
+  const std::string given = TempRoot();
+  constexpr char kAdvice[] = ". Set TMPDIR to a folder that is there and may be written in.";
+  const std::string what = "TMPDIR " + Printable(given) + ": ";
+  if (Printable(given) != given) {
+    return InvalidArgument(what + "its name is not printable UTF-8" + kAdvice);
+  }
+  const Result<std::string> root = Absolute(given);
+  if (!root.ok()) return Status(root.status().code(), what + root.status().message() + kAdvice);
+  const Result<std::string> dir = MakeTempDir(*root, "gpulayer-local-");
+  if (!dir.ok()) return Status(dir.status().code(), what + dir.status().message() + kAdvice);
+  return dir;
+}
+
 int ServeEphemeral(const UniqueFd& signals) {
   if (const Status opened = OpenLog("server", "", LogLevel::kWarning); !opened.ok()) {
     return Fail(opened);
   }
   worker::LogGrpcLines();
-  Result<std::string> dir = MakeTempDir(TempRoot(), "gpulayer-local-");
+  const Result<std::string> dir = MakeEphemeralDir();
   if (!dir.ok()) return Fail(dir.status());
   const Status ran = RunEphemeral(*dir, signals);
   const Status removed = RemoveTree(*dir);

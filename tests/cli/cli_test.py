@@ -713,6 +713,31 @@ class Alone(unittest.TestCase):
         self.assertIn(b"ends too: its server was a private one", err)
         self.assertNotIn(b"attach", err)
 
+    def test_a_local_run_whose_server_is_killed_ends_and_leaves_nothing(self) -> None:
+        temporary = self.home.path / "tmp"
+        temporary.mkdir()
+        self.home.env["TMPDIR"] = str(temporary)
+        for kill, said in ((signal.SIGKILL, b"ended (signal 9): the job ended with it"),
+                           (signal.SIGTERM, b"the job ended with it")):
+            client = self.home.start("run", "--", "sh", "-c", "echo started; exec sleep 600")
+            self.assertEqual(client.stdout.readline(), b"started\n")
+            children = pathlib.Path(f"/proc/{client.pid}/task/{client.pid}/children").read_text().split()
+            os.kill(int(children[0]), kill)
+            begin = time.monotonic()
+            _, err = client.communicate(timeout=PATIENCE)
+            self.assertEqual(client.returncode, 125, err)
+            self.assertLess(time.monotonic() - begin, 15)
+            self.assertIn(said, err)
+            self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_a_local_run_and_tmpdir(self) -> None:
+        (self.home.cwd / "here").mkdir()
+        env = self.home.env | {"TMPDIR": "here"}
+        self.assertEqual(self.home.run("run", "--", "echo", "x", env=env).stdout, b"x\n")
+        done = self.home.run("run", "--", "true", env=self.home.env | {"TMPDIR": "/no/such/folder"})
+        self.assertEqual(done.returncode, 125, done)
+        self.assertRegex(done.stderr, rb"TMPDIR /no/such/folder: .*No such file.*\. Set TMPDIR to a folder")
+
     def test_in_the_foreground_until_a_signal(self) -> None:
         up = self.home.start("up", "--foreground", "--listen", "127.0.0.1:0")
         self.assertIn(b"GPUlayer is up", up.stdout.readline())
