@@ -78,9 +78,34 @@ class WaitTeller {
 
 bool HasPrivateServer(const Client& client) { return client.target() == "local"; }
 
+// Whoever followed a job to an error of ours wants to know what becomes of it.
 int Lost(const Status& status, const Client& client, std::int64_t job) {
   PrintError(status);
-  PrintNote(AfterUs(job, HasPrivateServer(client)));
+  switch (status.code()) {
+    case StatusCode::kNotFound:  // there is no such job, or task, or attempt
+    case StatusCode::kOutOfRange:
+    case StatusCode::kInvalidArgument:
+    case StatusCode::kFailedPrecondition: break;  // says it itself, as the end of a private server
+    case StatusCode::kUnauthenticated:
+    case StatusCode::kPermissionDenied:
+      PrintNote(AfterUs(job, HasPrivateServer(client)) + " after a new `gpulayer login`");
+      break;
+    default: PrintNote(AfterUs(job, HasPrivateServer(client)));
+  }
+  return kCouldNot;
+}
+
+// Standard output cannot be written to.
+int Unwritten(int error, Client& client, std::int64_t job) {
+  const Result<JobInfo> info = client.Get(job);
+  const bool over = info.ok() && IsTerminal(info->state);
+  const std::string after =
+      over ? "job " + std::to_string(job) + " is over" : AfterUs(job, HasPrivateServer(client));
+  if (error == EPIPE) {
+    PrintNote("standard output is closed; " + after);
+    return 128 + SIGPIPE;
+  }
+  PrintNote(WriteErrorText(STDOUT_FILENO, error) + "; " + after);
   return kCouldNot;
 }
 
@@ -88,10 +113,12 @@ int Lost(const Status& status, const Client& client, std::int64_t job) {
 // put where there is room for them.
 Result<DownloadReport> Rescue(Client& client, std::int64_t job) {
   const char* tmp = std::getenv("TMPDIR");
-  std::string folder =
-      std::string(tmp != nullptr && *tmp != '\0' ? tmp : "/tmp") + "/gpulayer-outputs-XXXXXX";
+  const std::string root = tmp != nullptr && *tmp != '\0' ? tmp : "/tmp";
+  std::string folder = root + "/gpulayer-outputs-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) {
-    return Status(StatusCode::kFailedPrecondition, folder + ": " + std::strerror(errno));
+    return Status(StatusCode::kFailedPrecondition,
+                  "TMPDIR " + Printable(root) + ": " + std::strerror(errno) +
+                      ". Set it to a folder that is there and may be written in.");
   }
   DownloadOptions options;
   options.to = folder;
@@ -183,14 +210,8 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
   out.Finish();
   err.Finish();
   if (session.left() != 0) return session.Leave(job);
-  if (reader_gone) {
-    PrintNote("standard output is closed; " + AfterUs(job, HasPrivateServer(client)));
-    return 128 + SIGPIPE;
-  }
-  if (!streamed.ok()) {
-    return streamed.code() == StatusCode::kUnavailable ? Lost(streamed, client, job)
-                                                       : (PrintError(streamed), kCouldNot);
-  }
+  if (reader_gone) return Unwritten(out.error(), client, job);
+  if (!streamed.ok()) return Lost(streamed, client, job);
   Result<JobInfo> info = FinalInfo(client, job);
   if (session.left() != 0) return session.Leave(job);
   if (!info.ok()) return Lost(info.status(), client, job);

@@ -1,5 +1,8 @@
 // job logs, attach, wait: what stands for a job, and exits with its code.
+#include <signal.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "cli/args.h"
 #include "cli/follow.h"
@@ -37,6 +40,13 @@ int RunJobLogs(const LogsArgs& args) {
   });
   out.Finish();
   err.Finish();
+  for (const ByteSink* sink : {&out, &err}) {
+    if (sink->error() == 0) continue;
+    // `| head` has seen enough: a program that hears SIGPIPE would say nothing either.
+    if (sink->error() == EPIPE) return 128 + SIGPIPE;
+    PrintNote(WriteErrorText(sink == &out ? 1 : 2, sink->error()) + ". The log above is cut.");
+    return failed;
+  }
   return status.ok() ? 0 : Failed(session, status, args.job, failed);
 }
 

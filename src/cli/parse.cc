@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <sstream>
 
 #include "cli/args.h"
 #include "cli/hints.h"
@@ -162,7 +163,9 @@ class Parser {
       app_.parse(std::move(words));
       if (has_command_ && !takes_command_) Usage("-- and a command belong to submit and run only");
     } catch (const CLI::Success& e) {  // --help
-      app_.exit(e);
+      std::ostringstream help;
+      app_.exit(e, help, std::cerr);
+      PrintOut(help.str());
       return {};
     } catch (const CLI::ExtrasError& e) {
       PrintUsageError(Unexpected(e), help_of_);

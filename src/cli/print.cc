@@ -91,8 +91,13 @@ bool PrintOut(std::string_view text) {
 Status OutputError() {
   if (out_errno == 0) return Status();
   return Status(StatusCode::kUnavailable,
-                std::string("standard output: ") + std::strerror(out_errno) +
+                WriteErrorText(STDOUT_FILENO, out_errno) +
                     ". The answer above may be cut; the verb itself was carried out.");
+}
+
+std::string WriteErrorText(int fd, int error) {
+  return std::string(fd == STDERR_FILENO ? "standard error: " : "standard output: ") +
+         std::strerror(error);
 }
 
 std::string Table::ToText() const {
@@ -234,7 +239,7 @@ std::string UpText(const UpReport& report) {
 bool IsTerminal(int fd) { return ::isatty(fd) == 1; }
 
 bool ByteSink::Write(std::string_view bytes) {
-  if (!terminal_) return WriteFd(fd_, bytes);
+  if (!terminal_) return WriteRaw(bytes);
   std::string data = cut_ + std::string(bytes);
   cut_.clear();
   std::string out;
@@ -253,13 +258,19 @@ bool ByteSink::Write(std::string_view bytes) {
       rest.remove_prefix(size);
     }
   }
-  return WriteFd(fd_, out);
+  return WriteRaw(out);
 }
 
 bool ByteSink::Finish() {
   if (cut_.empty()) return true;
   cut_.clear();
-  return WriteFd(fd_, kMark);
+  return WriteRaw(kMark);
+}
+
+bool ByteSink::WriteRaw(std::string_view bytes) {
+  if (WriteFd(fd_, bytes)) return true;
+  if (error_ == 0) error_ = errno;
+  return false;
 }
 
 }  // namespace gpulayer::cli

@@ -26,6 +26,8 @@ void PrintLogNote(std::string_view note);
 bool PrintOut(std::string_view text);
 // Of the first PrintOut that failed; OK: none did.
 Status OutputError();
+// "standard output: No space left on device" of a descriptor that could not be written to.
+std::string WriteErrorText(int fd, int error);
 
 // Columns as wide as they need to be, two spaces between; nothing behind the last one. Cells are
 // made fit for a terminal.
@@ -78,13 +80,17 @@ class ByteSink {
  public:
   explicit ByteSink(int fd) : fd_(fd), terminal_(IsTerminal(fd)) {}
   ByteSink(int fd, bool terminal) : fd_(fd), terminal_(terminal) {}  // for tests
-  bool Write(std::string_view bytes);  // false: nobody reads it any more
-  bool Finish();                       // a character that stays cut
+  bool Write(std::string_view bytes);   // false: it could not be written, see error()
+  bool Finish();                        // a character that stays cut
+  int error() const { return error_; }  // errno of the first write that failed; 0: none did
 
  private:
+  bool WriteRaw(std::string_view bytes);
+
   const int fd_;
   const bool terminal_;
   std::string cut_;
+  int error_ = 0;
 };
 
 }  // namespace gpulayer::cli

@@ -21,6 +21,13 @@ Sleeper InterruptibleSleeper(InterruptPtr interrupt) {
   };
 }
 
+std::string RetryNotice(const Status& status) {
+  const std::string& text = status.message();
+  std::string what = text.substr(0, text.find(". "));
+  while (!what.empty() && what.back() == '.') what.pop_back();
+  return what + ". Trying again.";
+}
+
 bool RetryPolicy::Allows(const Status& status) {
   if (status.code() != StatusCode::kUnavailable) return false;
   const TimePoint now = clock_.Now().mono;

@@ -18,6 +18,9 @@ using Sleeper = std::function<Status(Duration)>;
 // A sleeper that an interrupt wakes.
 Sleeper InterruptibleSleeper(InterruptPtr interrupt);
 
+// What went wrong, without its advice: we follow it ourselves. "server x: lost. Trying again."
+std::string RetryNotice(const Status& status);
+
 // Decides over one row of failures. Only UNAVAILABLE is worth a repeat: everything else would fail
 // again. Threads: one.
 class RetryPolicy {
@@ -70,7 +73,7 @@ class Resumable {
         return read;
       }
       if (!retry_.Allows(read.status())) return read.status();
-      if (!lost_ && notice_) notice_(read.status().message() + " Trying again.");
+      if (!lost_ && notice_) notice_(RetryNotice(read.status()));
       lost_ = true;
       GPULAYER_RETURN_IF_ERROR(sleeper_(retry_.NextDelay()));
       stream_ = open_(request_);  // a failed open is a stream whose first Read() gives the error

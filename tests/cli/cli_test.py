@@ -356,6 +356,30 @@ class Verbs(Up):
                               timeout=PATIENCE)
         self.assertEqual(done.returncode, 1, done)
 
+    def test_a_log_that_cannot_be_written_is_a_failure(self) -> None:
+        job = self.gpulayer("submit", "-d", "--", "sh", "-c", "echo out; echo out").stdout.decode().strip()
+        self.gpulayer("job", "wait", job)
+        for verb, code, also in ((["logs", job], 1, b""), (["logs", "--tail", "1", job], 1, b""),
+                                 (["logs", "-f", job], 125, b"job %s is over" % job.encode()),
+                                 (["job", "attach", job], 125, b"is over"),
+                                 (["submit", "--", "sh", "-c", "echo x; sleep 60"], 125, b"goes on"),
+                                 (["--help"], 1, b""), (["submit", "--help"], 1, b"")):
+            with open("/dev/full", "wb") as full:
+                done = subprocess.run([CLI, *verb], stdout=full, stderr=subprocess.PIPE, env=self.home.env,
+                                      cwd=self.home.cwd, timeout=PATIENCE)
+            self.assertEqual(done.returncode, code, done)
+            self.assertIn(b"standard output: No space left", done.stderr)
+            self.assertIn(also, done.stderr)
+        running = json.loads(self.gpulayer("ps", "--state", "running", "--json").stdout)["items"]
+        self.gpulayer("job", "cancel", "--now", *[str(item["id"]) for item in running])
+        done = subprocess.run(["sh", "-c", f"exec {CLI} logs {job} >&-"], stderr=subprocess.PIPE, env=self.home.env,
+                              timeout=PATIENCE)
+        self.assertEqual(done.returncode, 1, done)
+        done = subprocess.run(["bash", "-c", f"{CLI} logs {job} | true; echo ${{PIPESTATUS[0]}}"], capture_output=True,
+                              env=self.home.env, timeout=PATIENCE)
+        self.assertIn(done.stdout, (b"141\n", b"0\n"), done)  # 0: written before the reader went away
+        self.assertEqual(done.stderr, b"", done)
+
     def test_a_second_up_says_it_is_up(self) -> None:
         said = self.gpulayer("up").stdout.decode()
         self.assertIn("was up already", said)

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <ctime>
 #include <string>
@@ -67,6 +68,17 @@ TEST(ByteSinkTest, AFullPipeThatDoesNotBlockIsWaitedFor) {
   reader.join();
   EXPECT_EQ(got, bytes.size());
   ::close(fds[0]);
+}
+
+TEST(ByteSinkTest, AFullDiskIsNotAReaderThatWentAway) {
+  const int full = ::open("/dev/full", O_WRONLY);
+  ByteSink sink(full, false);
+  EXPECT_FALSE(sink.Write("x"));
+  EXPECT_EQ(sink.error(), ENOSPC);
+  ::close(full);
+  EXPECT_FALSE(sink.Write("y"));
+  EXPECT_EQ(sink.error(), ENOSPC);  // the first one is the reason
+  EXPECT_EQ(WriteErrorText(1, ENOSPC), "standard output: No space left on device");
 }
 
 TEST(PrintLogNoteTest, IsOneLine) {

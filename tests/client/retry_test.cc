@@ -80,7 +80,7 @@ TEST_F(ResumableTest, GoesOnWhereItBrokeWithoutGapOrRepeat) {
   EXPECT_EQ(asked_[1].offset(), 34);
   EXPECT_EQ(asked_[1].attempt(), 1);
   EXPECT_EQ(asked_[2].offset(), 34);
-  EXPECT_EQ(notices_, (std::vector<std::string>{"lost Trying again.", "connected again"}));
+  EXPECT_EQ(notices_, (std::vector<std::string>{"lost. Trying again.", "connected again"}));
 }
 
 TEST_F(ResumableTest, AnHourOfFailuresEndsWithTheLastOneOncePatienceIsSpent) {
@@ -123,6 +123,18 @@ TEST_F(ResumableTest, ASleeperThatRefusesEndsIt) {
   sleep_status_ = Status(StatusCode::kCancelled, "interrupted");
   Logs logs = Open();
   EXPECT_EQ(logs.Read().status().code(), StatusCode::kCancelled);
+}
+
+TEST(RetryNoticeTest, AdviceIsLeftOutForWeFollowItOurselves) {
+  const auto notice = [](const char* text) {
+    return RetryNotice(Status(StatusCode::kUnavailable, text));
+  };
+  EXPECT_EQ(notice("server 10.0.0.5:7461: the connection was lost. Try again."),
+            "server 10.0.0.5:7461: the connection was lost. Trying again.");
+  EXPECT_EQ(notice("server x: the address does not answer. Check it, and that no firewall is "
+                   "between."),
+            "server x: the address does not answer. Trying again.");
+  EXPECT_EQ(notice("lost."), "lost. Trying again.");
 }
 
 class RetryTransportTest : public ::testing::Test {
