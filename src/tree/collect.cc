@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -74,12 +75,16 @@ class WorkSide {
       plan.ignore = request_.source->ignore;
       plan.tracked = Tracked(plan.ignore.prefix);
     }
-    plan.keep_folders = false;
     plan.open_up = true;
     GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side->root.get(), side->path, std::move(plan)));
     warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
     KeepIgnored(std::move(listing.ignored));
+    std::vector<ListedEntry> folders;
     for (ListedEntry& entry : listing.entries) {
+      if (entry.type == EntryType::kFolder) {
+        folders.push_back(std::move(entry));
+        continue;
+      }
       if (!Wanted(entry.path)) continue;
       const auto known = source_.find(entry.path);
       if (known != source_.end() && !Changed(side->root.get(), entry, *known->second, hashed)) {
@@ -87,12 +92,38 @@ class WorkSide {
       }
       side->entries.push_back(std::move(entry));
     }
+    KeepModes(std::move(folders), &side->entries);
     return OkStatus();
   }
 
   const std::vector<std::string>& ignored() const { return ignored_; }  // of what was wanted
 
  private:
+  // Of new folders that have something to bring home: they stand here for their modes.
+  void KeepModes(std::vector<ListedEntry> folders, std::vector<ListedEntry>* entries) const {
+    const auto by_path = [](const ListedEntry& a, const ListedEntry& b) { return a.path < b.path; };
+    std::vector<ListedEntry> kept;
+    for (ListedEntry& folder : folders) {
+      ListedEntry first;
+      first.path = folder.path + "/";
+      const auto in = std::lower_bound(entries->begin(), entries->end(), first, by_path);
+      const bool has_some = in != entries->end() && in->path.starts_with(first.path);
+      if (has_some && !IsOfSource(folder.path)) kept.push_back(std::move(folder));
+    }
+    std::move(kept.begin(), kept.end(), std::back_inserter(*entries));
+    std::sort(entries->begin(), entries->end(), by_path);
+  }
+
+  bool IsOfSource(const std::string& folder) const {
+    if (request_.source == nullptr) return false;
+    const std::vector<TreeEntry>& all = request_.source->entries;
+    const auto at = std::lower_bound(
+        all.begin(), all.end(), folder + "/",
+        [](const TreeEntry& entry, const std::string& path) { return entry.path < path; });
+    const bool has_some = at != all.end() && at->path.starts_with(folder + "/");
+    return has_some || source_.contains(folder);
+  }
+
   // A folder whose own .gitignore hides itself is a tool's cache: nobody misses what is in it.
   void KeepIgnored(std::vector<std::string> paths) {
     constexpr std::string_view kSelfHiding = "/.gitignore";
@@ -249,6 +280,10 @@ class Merger {
   // What came first (the output folder) stays.
   bool Clashes(const ListedEntry& entry) {
     const auto same = entries_.find(entry.path);
+    // Two folders are one, with the first one's mode.
+    const bool folder = same == entries_.end() ? folders_.contains(entry.path)
+                                               : same->second.type == EntryType::kFolder;
+    if (folder && entry.type == EntryType::kFolder) return true;
     if (same != entries_.end() && same->second.type != EntryType::kFolder) return true;
     if (same != entries_.end() || folders_.contains(entry.path)) {
       LeaveOut(entry.path, entry.stamp.size, "a folder of that name is in the output folder");

@@ -51,7 +51,8 @@ struct Collected {
 // caller's to set (it is that of the serialised tree).
 // A changed file is one whose content differs from the source's: touched ones are hashed to find
 // out, a changed mode alone is none. A source file that an ignore rule matches counts as tracked.
-// New folders come home from output_dir, from work_dir only as parents of files. What cannot come
+// New folders come home from output_dir, from work_dir only as parents of files; both with their
+// modes. What cannot come
 // (links that leave, FIFOs, sockets, unstable files, clashes, over the limit, what is another
 // account's and not readable) is listed in result.left_out with the reason. What this account owns
 // and may not read is made readable on the way and keeps its mode in the tree; as it stays readable

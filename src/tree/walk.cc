@@ -364,8 +364,7 @@ class Walker {
       Folder& folder = folders_[i];
       const bool in_set = folder.has_child || folder.listed;
       if (i > 0) {
-        if (in_set && plan_.keep_folders && !out_.over_limit &&
-            (!folder.has_child || folder.mode != 0755)) {
+        if (in_set && !out_.over_limit && (!folder.has_child || folder.mode != 0755)) {
           ListedEntry entry;
           entry.path = folder.path;
           entry.type = EntryType::kFolder;

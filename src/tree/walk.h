@@ -29,7 +29,6 @@ struct WalkPlan {
   // is over has left, never for a user's own folder.
   bool open_up = false;
   bool name_ignored = false;  // fill `ignored`
-  bool keep_folders = true;   // list empty folders, and those whose mode is not 0755
   std::int64_t limit_bytes = INT64_MAX;
   std::int64_t limit_files = INT64_MAX;
   std::int64_t entries_after_limit = 0;

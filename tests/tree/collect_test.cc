@@ -8,6 +8,8 @@
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/mutex.h"
 #include "base/text.h"
@@ -92,6 +94,34 @@ TEST_F(CollectTest, BringsHomeWhatIsNewOrChanged) {
   EXPECT_EQ(out.result.bytes, 1 + 6 + 7 + 1);
   EXPECT_EQ(out.blobs.size(), 4U);
   EXPECT_EQ(out.result.left_out_count, 0);
+}
+
+TEST_F(CollectTest, NewFoldersKeepTheirModes) {
+  source_.entries = {blobs_.File("src/a", "a")};
+  LayOut();
+  chmod(Work("src").c_str(), 0700);  // of the source: its mode alone is no change
+  Put(Work("src/new/x"), "x");
+  Put(Work("private/y"), "y");
+  Put(Work("private-too/z"), "z");
+  Put(Work("both/w"), "w");
+  Put(Out("both/o"), "o");
+  Put(Out("shared/s"), "s");
+  const std::vector<std::pair<std::string, mode_t>> modes = {{Work("src/new"), 0750},
+                                                             {Work("private"), 0700},
+                                                             {Work("both"), 0700},
+                                                             {Out("shared"), 0775}};
+  for (const auto& [path, mode] : modes) ASSERT_EQ(chmod(path.c_str(), mode), 0);
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree),
+              ElementsAre("both/o", "both/w", "private/", "private-too/z", "private/y", "shared/",
+                          "shared/s", "src/new/", "src/new/x"));
+  for (const TreeEntry& entry : out.tree.entries) {
+    if (entry.path == "private") EXPECT_EQ(entry.mode, 0700U);
+    if (entry.path == "shared") EXPECT_EQ(entry.mode, 0775U);
+    if (entry.path == "src/new") EXPECT_EQ(entry.mode, 0750U);
+  }
+  EXPECT_EQ(out.result.left_out_count, 0);
+  EXPECT_EQ(out.result.files, 6);
 }
 
 TEST_F(CollectTest, UnchangedFilesAreNotReadAgain) {
