@@ -74,7 +74,7 @@ struct JobSpec {
   std::string request_id;        // same user and id: same job. Empty: one is drawn
 };
 
-// What no server takes, found without asking one; Submit looks for the same. INVALID_ARGUMENT.
+// What no server takes. INVALID_ARGUMENT, or RESOURCE_EXHAUSTED: over a limit of the kernel's.
 GPULAYER_EXPORT Status CheckSpec(const JobSpec& spec);
 
 // A file that would ship.

@@ -151,7 +151,10 @@ int RunTokenList(const TokenArgs& args) {
 int RunTokenRevoke(const TokenArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
     if (const Status s = client.RevokeToken(args.id); !s.ok()) return s;
-    if (args.common.json) PrintOut(RevokedJson(args.id));
+    PrintOut(args.common.json
+                 ? RevokedJson(args.id)
+                 : "revoked " + Printable(args.id) +
+                       ": neither it nor a credential made of it is let in any more\n");
     return 0;
   });
 }

@@ -457,7 +457,11 @@ class Parser {
                      "name that: cat > input; gpulayer submit --stdin input -- ...");
                }
                if (!spec.stdin_file.empty()) NeedFile("--stdin", spec.stdin_file);
-               if (!spec.command.empty() || !spec.shell.empty()) Need(CheckSpec(spec));
+               if (!spec.command.empty() || !spec.shell.empty()) {
+                 const Status fit = CheckSpec(spec);
+                 // More than a kernel starts is refused by the verb: the usage is right.
+                 if (fit.code() != StatusCode::kResourceExhausted) Need(fit);
+               }
                if (local) args.common.target = "local";
                if (args.common.target == "local" && args.detach) {
                  Usage("--detach: a local run ends with its command; it cannot be left");

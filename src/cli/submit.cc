@@ -22,11 +22,9 @@ int DryRun(const SubmitArgs& args) {
   if (!listing.ok()) return Refused(listing.status()), kCouldNot;
   for (const std::string& warning : listing->warnings) PrintNote(warning);
   if (args.common.json) return PrintOut(SourceJson(*listing)), 0;
-  const bool terminal = IsTerminal(STDOUT_FILENO);
-  std::string text;
+  std::string text;  // a line each: a name's own line ends are in the document only
   for (const SourceFile& file : listing->files) {
-    text +=
-        FormatSize(file.size_bytes) + "\t" + (terminal ? Printable(file.path) : file.path) + "\n";
+    text += FormatSize(file.size_bytes) + "\t" + Printable(file.path) + "\n";
   }
   PrintOut(text);
   PrintNote(std::to_string(listing->files.size()) +
@@ -55,6 +53,7 @@ int CancelAtOnce(const SubmitArgs& args, std::int64_t job) {
 
 int RunSubmit(const SubmitArgs& args) {
   if (args.dry_run) return DryRun(args);
+  if (const Status fit = CheckSpec(args.spec); !fit.ok()) return PrintError(fit), kCouldNot;
   if (const std::string hint = OneWordHint(args.spec); !hint.empty()) PrintNote(hint);
   // A place that is not there is better known before the work than after it.
   if (!args.detach && args.spec.outputs.collect) {

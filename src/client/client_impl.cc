@@ -100,7 +100,8 @@ Result<std::vector<api::Job>> api::Client::Impl::Submit(const std::shared_ptr<Im
     Result<v1::JobSpec> job = Ship(specs[i], &sources, &warnings[i]);
     if (!job.ok()) {
       if (client::Thrown(interrupt_)) return Cancelled("interrupted: nothing was submitted");
-      return job.status();
+      if (job.status().code() != StatusCode::kUnavailable) return job.status();
+      return Unavailable(job.status().message() + " Nothing was submitted.");
     }
     *request.add_jobs() = *std::move(job);
   }

@@ -1,8 +1,10 @@
 #include "client/paths.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -58,6 +60,16 @@ std::string ServerSocket(const std::string& data_dir) {
   }
   std::string path = JoinPath(data_dir, "server.sock");
   return PathExists(path) ? path : "";
+}
+
+Status CheckMayLookInto(const std::string& data_dir) {
+  struct stat info{};
+  if (::lstat(JoinPath(data_dir, "server.sock").c_str(), &info) == 0 || errno != EACCES) {
+    return OkStatus();
+  }
+  return PermissionDenied("data directory " + data_dir +
+                          ": Permission denied. Let this account look into it, name another with "
+                          "GPULAYER_DATA_DIR, or use `gpulayer login`");
 }
 
 Result<std::string> FindProgram(const std::string& name) {

@@ -18,6 +18,9 @@ std::string CacheDir();
 // is moved), else D/server.sock. Empty: no server was ever started there.
 std::string ServerSocket(const std::string& data_dir);
 
+// PERMISSION_DENIED: this account may not look into the data directory, or not get to it.
+Status CheckMayLookInto(const std::string& data_dir);
+
 // A daemon's program: in GPULAYER_BINDIR, beside the running program, beside the library's folder
 // (../libexec/gpulayer, ../bin), on PATH. NOT_FOUND says where it was looked for.
 Result<std::string> FindProgram(const std::string& name);

@@ -171,6 +171,7 @@ Result<Target> ResolveTarget(const TargetRequest& request) {
   out.login_in_use = !in_use;  // if there is no other, run folders have the plain name
   out.endpoint.socket = ServerSocket(data_dir);
   if (!out.endpoint.socket.empty()) return out;
+  GPULAYER_RETURN_IF_ERROR(CheckMayLookInto(data_dir));
   if (const std::string server = JoinedServer(data_dir); !server.empty()) {
     return FailedPrecondition("no server to talk to: this machine is a worker of " + server +
                               " and has no login there. Run `gpulayer login " + server +

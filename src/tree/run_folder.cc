@@ -162,6 +162,11 @@ Status CheckRunsPlace(const std::string& base_dir) {
   const std::string runs = JoinPath(base_dir, kRunsFolder);
   struct stat info = {};
   std::string where = base_dir;
+  // A current folder that was removed can still be looked at; nothing can be made in it.
+  if (stat(base_dir.c_str(), &info) == 0 && info.st_nlink == 0) {
+    return FailedPrecondition(
+        "a place for outputs: the current folder was removed. Go to another folder");
+  }
   if (stat(runs.c_str(), &info) == 0) {
     if (!S_ISDIR(info.st_mode)) {
       return FailedPrecondition("a place for outputs: " + runs +

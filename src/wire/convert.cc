@@ -14,6 +14,9 @@ std::int64_t ToMs(Duration d) { return std::chrono::duration_cast<milliseconds>(
 
 Status Bad(const std::string& what) { return InvalidArgument("job: " + what); }
 
+// Well said, and more than a kernel takes: another code than that of a wrong use.
+Status TooLarge(const std::string& what) { return ResourceExhausted("job: " + what); }
+
 // A string field that is not valid UTF-8 makes the peer drop the whole message. Our own texts can
 // quote any bytes: file names, targets of links, words of the kernel and of drivers.
 std::string Text(const std::string& s) { return IsValidUtf8(s) ? s : Printable(s); }
@@ -29,9 +32,9 @@ Status CheckCommand(const JobSpec& spec) {
   for (const std::string& arg : spec.command) {
     if (HasNul(arg)) return Bad("an argument holds a NUL byte, which no program can receive");
     if (arg.size() > limits::kMaxArgBytes) {
-      return Bad("an argument of " + std::to_string(arg.size()) +
-                 " bytes is over the kernel's limit of " + std::to_string(limits::kMaxArgBytes) +
-                 " bytes. Put it into a file.");
+      return TooLarge("an argument of " + std::to_string(arg.size()) +
+                      " bytes is over the kernel's limit of " +
+                      std::to_string(limits::kMaxArgBytes) + " bytes. Put it into a file.");
     }
     total += arg.size() + 1 + sizeof(char*);
   }
@@ -43,16 +46,16 @@ Status CheckCommand(const JobSpec& spec) {
       return Bad("environment variable " + Printable(var.name) + " holds a NUL byte");
     const std::size_t size = var.name.size() + var.value.size() + 1;
     if (size > limits::kMaxArgBytes) {
-      return Bad("environment variable " + Printable(var.name) + " of " + std::to_string(size) +
-                 " bytes is over the kernel's limit of " + std::to_string(limits::kMaxArgBytes) +
-                 " bytes. Put it into a file.");
+      return TooLarge("environment variable " + Printable(var.name) + " of " +
+                      std::to_string(size) + " bytes is over the kernel's limit of " +
+                      std::to_string(limits::kMaxArgBytes) + " bytes. Put it into a file.");
     }
     total += size + 1 + sizeof(char*);
   }
   if (total > limits::kMaxArgsAndEnvBytes) {
-    return Bad("arguments and environment of " + std::to_string(total) +
-               " bytes are over the kernel's limit of " +
-               std::to_string(limits::kMaxArgsAndEnvBytes) + " bytes. Put them into files.");
+    return TooLarge("arguments and environment of " + std::to_string(total) +
+                    " bytes are over the kernel's limit of " +
+                    std::to_string(limits::kMaxArgsAndEnvBytes) + " bytes. Put them into files.");
   }
   return OkStatus();
 }

@@ -121,6 +121,18 @@ class Submit(Up):
         (self.home.cwd / "in").write_bytes(b"a\0b\n")
         self.assertEqual(self.gpulayer("submit", "--stdin", "in", "--", "cat").stdout, b"a\0b\n")
 
+    def test_f38_more_than_a_kernel_starts_is_refused(self) -> None:
+        self.assertEqual(self.gpulayer("submit", "--", "printf", "%s", "x" * 131000).stdout, b"x" * 131000)
+        (self.home.cwd / "large.env").write_text("".join(f"V{i}=" + "x" * 130000 + "\n" for i in range(20)))
+        (self.home.cwd / "value.env").write_text("V=" + "x" * 140000)
+        for env in ("large.env", "value.env"):
+            for verb in ("submit", "run"):
+                done = self.gpulayer(verb, "--env-file", env, "--", "true", code=125)
+                self.assertRegex(done.stderr, rb"over the kernel's limit of \d+ bytes")
+        self.gpulayer("submit", "--env-file", "absent.env", "--", "true", code=2)
+        self.assertIn(b"--stdin: absent: No such file", self.gpulayer("submit", "--stdin", "absent", "--", "true",
+                                                                      code=2).stderr)
+
     def test_impossible_request_is_refused_with_the_reason(self) -> None:
         begin = time.monotonic()
         done = self.gpulayer("submit", "--memory", "900GiB", "--", "true", code=125)

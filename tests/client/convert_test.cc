@@ -47,6 +47,7 @@ TEST(ToProtoTest, LimitsAreCheckedBeforeAnythingIsSent) {
   EXPECT_EQ(ToProto(Command({})).status().code(), StatusCode::kInvalidArgument);
   const Status big = ToProto(Command({"true", std::string(200'000, 'x')})).status();
   EXPECT_NE(big.message().find("200000"), std::string::npos) << big.message();
+  EXPECT_EQ(big.code(), StatusCode::kResourceExhausted);
   api::JobSpec spec = Command({"true"});
   spec.name = "\xff";
   EXPECT_EQ(ToProto(spec).status().code(), StatusCode::kInvalidArgument);

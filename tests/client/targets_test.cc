@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -72,6 +73,18 @@ TEST_F(TargetsTest, TheServerHereHasAName) {
   ASSERT_TRUE(store().Use("box").ok());
   EXPECT_EQ(Resolve("here")->name, "here");
   EXPECT_FALSE(Resolve("here")->login_in_use);  // its run folders are told apart
+}
+
+TEST_F(TargetsTest, ADataDirectoryThatMayNotBeLookedIntoIsSaid) {
+  StartServerHere();
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0), 0);
+  const uid_t me = ::geteuid();
+  if (me == 0) ASSERT_EQ(::seteuid(65534), 0);  // root may look everywhere
+  const Status status = ResolveTarget({"here", "/none", data()}).status();
+  if (me == 0) ASSERT_EQ(::seteuid(me), 0);
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0700), 0);
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied) << status.message();
+  EXPECT_NE(status.message().find(data() + ": Permission denied"), std::string::npos);
 }
 
 TEST_F(TargetsTest, AMachineThatOnlyJoinedSaysWhereAndWhatToType) {

@@ -1,5 +1,6 @@
 #include "tree/run_folder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -62,6 +63,14 @@ TEST_F(RunFolderTest, APlaceIsLookedAtWithoutMakingOne) {
   ASSERT_TRUE(MakeDirs(dir_ / "link").ok());
   ASSERT_EQ(symlink("nowhere", (dir_ / "link/gpulayer_runs").c_str()), 0);
   EXPECT_THAT(CheckRunsPlace(dir_ / "link").message(), HasSubstr("a link to nothing"));
+  {
+    ASSERT_TRUE(MakeDirs(dir_ / "gone").ok());
+    const UniqueFd back = *OpenFile(".", O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(chdir((dir_ / "gone").c_str()), 0);
+    ASSERT_EQ(rmdir((dir_ / "gone").c_str()), 0);
+    EXPECT_THAT(CheckRunsPlace(".").message(), HasSubstr("was removed"));
+    ASSERT_EQ(fchdir(back.get()), 0);
+  }
   if (geteuid() == 0) return;  // may write everywhere
   ASSERT_TRUE(MakeDirs(dir_ / "closed", 0555).ok());
   EXPECT_THAT(CheckRunsPlace(dir_ / "closed").message(), HasSubstr("Permission denied"));

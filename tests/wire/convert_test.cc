@@ -42,6 +42,13 @@ TEST(ConvertTest, WhatNoKernelTakesIsRefusedWithTheLimit) {
   JobSpec spec = FullSpec();
   spec.command.push_back(std::string(limits::kMaxArgBytes + 1, 'x'));
   EXPECT_NE(CheckSpec(spec).message().find("131071"), std::string::npos);
+  EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kResourceExhausted);
+  spec.command.back().pop_back();
+  EXPECT_TRUE(CheckSpec(spec).ok());
+  spec.env.push_back({"V", std::string(limits::kMaxArgBytes - 1, 'x')});
+  EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kResourceExhausted);
+  spec.env.assign(17, {"V", std::string(limits::kMaxArgBytes - 2, 'x')});
+  EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kResourceExhausted);
   spec = FullSpec();
   spec.command = {};
   EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kInvalidArgument);
