@@ -2,7 +2,7 @@
 //
 // Threads:   functions from any thread; two at once on one data directory exclude each other.
 // Blocking:  Up and Join return when the daemons answer, Down when they are gone: at most 30 s;
-//            Login 10 s.
+//            Login 15 s, over a link that is slow 45 s.
 // Errors:    messages say what is in the way: a port in use, a directory not writable, a token that
 //            is wrong, expired, revoked or of another server, a port without TLS, an address that
 //            does not answer. Nothing throws. Tokens go into files (0600) and metadata, never into

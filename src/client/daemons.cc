@@ -235,7 +235,8 @@ namespace {
 
 template <typename OnWorker>
 Status ForEachOnline(Transport& transport, const OnWorker& on_worker) {
-  const CallOptions options{std::chrono::steady_clock::now() + seconds(2), nullptr};
+  // Over a slow link an answer takes seconds.
+  const CallOptions options{std::chrono::steady_clock::now() + seconds(20), nullptr};
   return ForEachPage<v1::ListWorkersRequest, v1::ListWorkersReply>(
       [&](const auto& request, auto* reply) {
         return transport.Call(Method::kListWorkers, request, reply, options);

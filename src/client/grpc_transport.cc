@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "base/text.h"
@@ -23,8 +25,8 @@ namespace {
 using google::protobuf::MessageLite;
 using std::chrono::milliseconds;
 
-// What is left of the 5 s in which an unreachable server is named.
-constexpr milliseconds kDiagnosis{800};
+// A server that is near has answered by then; of another one it is looked whether its address does.
+constexpr milliseconds kNear{500};
 
 std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint) {
   grpc::ChannelArguments args;
@@ -36,7 +38,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint) {
   args.SetMaxSendMessageSize(static_cast<int>(limits::kMaxMessageBytes));
   args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, ms(limits::kKeepalive));
   args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ms(limits::kKeepalive));
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, ms(limits::kConnectDeadline));
+  // Also how long one attempt to connect may take.
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, ms(limits::kAnswerDeadline));
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2000);
   // Clients of one process to one address are not to share a dead connection's back-off.
@@ -66,10 +69,15 @@ class Link {
     }
   }
 
-  // Waits for a connection, so that a failure can be told from a server's answer.
+  // Waits for a connection, so that a failure can be told from a server's answer. An address that
+  // takes no connection is given up first; one that does may be at the end of a slow link.
   Status Connect(const InterruptPtr& interrupt) {
-    const auto deadline = std::chrono::system_clock::now() + limits::kConnectDeadline;
+    const auto begin = std::chrono::system_clock::now();
+    const Duration patience = Patience();
+    const auto deadline = begin + std::chrono::duration_cast<milliseconds>(patience);
     bool diagnosed = false;
+    bool reached = !endpoint_.socket.empty();  // the address takes connections
+    std::future<Status> dialled;
     for (;;) {
       const grpc_connectivity_state state = channel_->GetState(true);
       if (state == GRPC_CHANNEL_READY) return OkStatus();
@@ -77,9 +85,13 @@ class Link {
         return Cancelled("connect to " + ToString(endpoint_) + ": interrupted");
       const auto now = std::chrono::system_clock::now();
       if (now >= deadline) {
-        GPULAYER_RETURN_IF_ERROR(Diagnose());
-        return Unavailable("server " + ToString(endpoint_) +
-                           ": the connection was lost. Try again.");
+        if (!endpoint_.socket.empty()) GPULAYER_RETURN_IF_ERROR(Diagnose());
+        return Silent(ToString(endpoint_), patience);
+      }
+      if (!reached && !dialled.valid() && now - begin >= kNear) dialled = Dial();
+      if (dialled.valid() && dialled.wait_for(milliseconds(0)) == std::future_status::ready) {
+        GPULAYER_RETURN_IF_ERROR(dialled.get());
+        reached = true;
       }
       // What failed before may be well by now: a server that came back. The channel stays in this
       // state until it is connected again, and only comes on while somebody waits for it.
@@ -91,12 +103,32 @@ class Link {
     }
   }
 
+  Duration Patience() const {
+    return endpoint_.socket.empty() ? limits::kAnswerDeadline : limits::kConnectDeadline;
+  }
+
+  // A connection of our own to the address, closed at once: whether it takes any. In a thread that
+  // nobody has to wait for.
+  std::future<Status> Dial() const {
+    std::packaged_task<Status()> task([address = endpoint_.address]() -> Status {
+      GPULAYER_ASSIGN_OR_RETURN(const HostPort host, ParseAddress(address));
+      const SteadyTime end = std::chrono::steady_clock::now() + (limits::kConnectDeadline - kNear);
+      GPULAYER_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, Resolve(host, end));
+      return ConnectAny(host, addresses, end).status();
+    });
+    std::future<Status> result = task.get_future();
+    std::thread(std::move(task)).detach();
+    return result;
+  }
+
   // OK: nothing is in the way now.
   Status Diagnose() const {
     if (!endpoint_.socket.empty()) return DiagnoseSocket(endpoint_.socket);
     Result<HostPort> address = ParseAddress(endpoint_.address);
     if (!address.ok()) return address.status();
-    return DiagnoseTls(*address, endpoint_.ca_pem, kDiagnosis);
+    // No interrupt reaches this one.
+    return DiagnoseTls(*address, endpoint_.ca_pem,
+                       {limits::kConnectDeadline, limits::kConnectDeadline});
   }
 
   Status FromGrpc(const grpc::Status& status, const char* what,

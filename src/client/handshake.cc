@@ -10,8 +10,9 @@ namespace gpulayer::client {
 namespace {
 
 Result<std::string> FindCa(const HostPort& address, const Hash& key) {
-  GPULAYER_ASSIGN_OR_RETURN(const std::vector<PeerCertificate> chain,
-                            FetchChain(address, limits::kConnectDeadline));
+  GPULAYER_ASSIGN_OR_RETURN(
+      const std::vector<PeerCertificate> chain,
+      FetchChain(address, {limits::kConnectDeadline, limits::kAnswerDeadline}));
   for (const PeerCertificate& cert : chain) {
     if (cert.is_ca && cert.key == key) return cert.pem;
   }
@@ -53,7 +54,7 @@ Result<Introduction> Introduce(const std::string& address, const std::string& to
   v1::ExchangeReply reply;
   GPULAYER_RETURN_IF_ERROR(
       transport->Call(Method::kExchange, request, &reply,
-                      {std::chrono::steady_clock::now() + std::chrono::seconds(8), nullptr}));
+                      {std::chrono::steady_clock::now() + limits::kCallDeadline, nullptr}));
   GPULAYER_RETURN_IF_ERROR(wire::CheckPeerVersion(reply.version(), "the server"));
   out.credential = reply.credential();
   out.role = reply.role();

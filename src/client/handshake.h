@@ -21,7 +21,7 @@ struct Introduction {
 // Compares the server's CA with the token's fingerprint in a handshake that trusts nobody, then
 // connects again trusting this CA alone, and exchanges the token for a credential of `subject`.
 // `role`: "worker" or "client".
-// Blocking: 5 s for what cannot be reached, 10 s in all.
+// Blocking: 5 s for what cannot be reached, 15 s for what does not answer, 45 s in all.
 // Errors:   INVALID_ARGUMENT: address or token; PERMISSION_DENIED: another server than the token's,
 // or the token is
 //           for another role; UNAUTHENTICATED: wrong, expired, revoked; UNAVAILABLE with what is in

@@ -76,7 +76,7 @@ Result<std::string> api::Logout(const std::string& name, const std::string& conf
   v1::RevokeTokenReply reply;
   IgnoreError(
       transport->Call(client::Method::kRevokeToken, request, &reply,
-                      {std::chrono::steady_clock::now() + std::chrono::seconds(5), nullptr}),
+                      {std::chrono::steady_clock::now() + std::chrono::seconds(20), nullptr}),
       "the login is forgotten here whatever the server says; an admin can revoke it there");
   GPULAYER_RETURN_IF_ERROR(store.Remove(which));
   return which;

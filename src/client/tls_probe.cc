@@ -76,10 +76,14 @@ struct Session {
 };
 
 // With `ca_pem` empty nothing is verified.
-Result<Session> Handshake(const HostPort& address, const std::string& ca_pem, SteadyTime end) {
+Result<Session> Handshake(const HostPort& address, const std::string& ca_pem,
+                          const Patience& patience) {
   Session s;
-  GPULAYER_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses, Resolve(address, end));
-  GPULAYER_ASSIGN_OR_RETURN(s.fd, ConnectAny(address, addresses, end));
+  const SteadyTime connect_by = std::chrono::steady_clock::now() + patience.connect;
+  GPULAYER_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
+                            Resolve(address, connect_by));
+  GPULAYER_ASSIGN_OR_RETURN(s.fd, ConnectAny(address, addresses, connect_by));
+  const SteadyTime end = std::chrono::steady_clock::now() + patience.answer;
   s.context.reset(SSL_CTX_new(TLS_client_method()));
   if (!s.context) return Internal("TLS: no context");
   SSL_CTX_set_min_proto_version(s.context.get(), TLS1_2_VERSION);
@@ -106,9 +110,7 @@ Result<Session> Handshake(const HostPort& address, const std::string& ca_pem, St
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
       const short events = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
       if (WaitForSocket(s.fd.get(), events, end)) continue;
-      return Unreachable(address,
-                         "something listens there but does not speak TLS. Is this the port of a "
-                         "gpulayer server?");
+      return Silent(ToString(address), patience.answer);
     }
     s.verify = SSL_get_verify_result(s.ssl.get());
     if (s.verify != X509_V_OK) return s;
@@ -141,9 +143,14 @@ Result<PeerCertificate> Describe(X509* cert) {
 
 }  // namespace
 
-Result<std::vector<PeerCertificate>> FetchChain(const HostPort& address, Duration patience) {
-  GPULAYER_ASSIGN_OR_RETURN(const Session session,
-                            Handshake(address, "", std::chrono::steady_clock::now() + patience));
+Status Silent(const std::string& server, Duration patience) {
+  return Unavailable(
+      "server " + server + ": it accepted the connection but did not answer within " +
+      FormatDuration(patience) + ": the link is slow or the server is stuck. Try again.");
+}
+
+Result<std::vector<PeerCertificate>> FetchChain(const HostPort& address, const Patience& patience) {
+  GPULAYER_ASSIGN_OR_RETURN(const Session session, Handshake(address, "", patience));
   std::vector<PeerCertificate> out;
   const STACK_OF(X509)* chain = SSL_get_peer_cert_chain(session.ssl.get());
   for (int i = 0; i < sk_X509_num(chain) && i < 10; ++i) {
@@ -153,9 +160,8 @@ Result<std::vector<PeerCertificate>> FetchChain(const HostPort& address, Duratio
   return out;
 }
 
-Status DiagnoseTls(const HostPort& address, const std::string& ca_pem, Duration patience) {
-  const Result<Session> session =
-      Handshake(address, ca_pem, std::chrono::steady_clock::now() + patience);
+Status DiagnoseTls(const HostPort& address, const std::string& ca_pem, const Patience& patience) {
+  const Result<Session> session = Handshake(address, ca_pem, patience);
   if (!session.ok()) return session.status();
   if (session->verify != X509_V_OK) {
     return PermissionDenied("server " + ToString(address) +

@@ -46,6 +46,9 @@ inline constexpr auto kLostAfter = 60s;
 // Calls. Unary calls answer or fail in this time; streams have none but their keepalive.
 inline constexpr auto kCallDeadline = 30s;
 inline constexpr auto kConnectDeadline = 4s;  // "unreachable" is said within 5 s
+// Of an address that took the connection: TLS and HTTP/2 are three round trips more, which on a
+// slow link (1 s each way) are 6 s.
+inline constexpr auto kAnswerDeadline = 15s;
 inline constexpr auto kKeepalive = 10s;
 inline constexpr auto kShutdownGrace = 5s;  // `down` ends within 10 s
 

@@ -7,6 +7,7 @@ Usage: cli_test.py BIN_DIR [unittest arguments].
 import json
 import os
 import pathlib
+import queue
 import re
 import signal
 import socket
@@ -59,6 +60,63 @@ def eventually(condition, what: str):
             return value
         time.sleep(0.02)
     raise AssertionError(f"not in time: {what}")
+
+
+class SlowRelay:
+    """Passes bytes on to a server, each piece so much later, in both directions."""
+
+    def __init__(self, to: "tuple[str, int]", delay: float) -> None:
+        self.to = to
+        self.delay = delay
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        self.sockets: "list[socket.socket]" = []
+
+    def __enter__(self) -> "SlowRelay":
+        threading.Thread(target=self.serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for s in (self.listener, *self.sockets):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            s.close()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(self.to)
+            self.sockets += [near, far]
+            for source, sink in ((near, far), (far, near)):
+                pieces: "queue.Queue[tuple[float, bytes]]" = queue.Queue()
+                threading.Thread(target=self.read, args=(source, pieces), daemon=True).start()
+                threading.Thread(target=self.write, args=(sink, pieces), daemon=True).start()
+
+    def read(self, source: socket.socket, pieces: "queue.Queue[tuple[float, bytes]]") -> None:
+        data = b"x"
+        while data:
+            try:
+                data = source.recv(65536)
+            except OSError:
+                data = b""
+            pieces.put((time.monotonic() + self.delay, data))
+
+    @staticmethod
+    def write(sink: socket.socket, pieces: "queue.Queue[tuple[float, bytes]]") -> None:
+        try:
+            while True:
+                due, data = pieces.get()
+                time.sleep(max(0.0, due - time.monotonic()))
+                if not data:
+                    return sink.shutdown(socket.SHUT_WR)
+                sink.sendall(data)
+        except OSError:
+            pass
 
 
 class Up(unittest.TestCase):
@@ -452,6 +510,29 @@ class Doors(Up):
         self.login(self.token("client"))
         self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
         self.gpulayer("logout")
+
+    def test_a_login_that_is_revoked_while_a_job_is_followed(self) -> None:
+        token = self.token("client")
+        self.login(token)
+        client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
+        self.assertEqual(client.stdout.readline(), b"started\n")
+        done = self.gpulayer("token", "revoke", token.split(".")[2], "--target", "here")
+        self.assertIn(b"revoked " + token.split(".")[2].encode(), done.stdout)
+        _, err = client.communicate(timeout=PATIENCE)
+        self.assertEqual(client.returncode, 125, err)
+        found = re.search(rb"job (\d+) goes on; follow it with `gpulayer job attach \1` after a new `gpulayer login`", err)
+        assert found, err
+        self.gpulayer("logout")
+        self.gpulayer("job", "cancel", "--now", found.group(1).decode())
+
+    def test_a_link_with_a_second_of_delay_each_way(self) -> None:
+        host, port = self.address().rsplit(":", 1)
+        with SlowRelay((host, int(port)), 1.0) as relay:
+            self.gpulayer("login", relay.address, "--token", self.token("client"))
+            try:
+                self.assertIn(b"online", self.gpulayer("worker", "list").stdout)
+            finally:
+                self.gpulayer("logout")
 
     def test_a_revoked_token_takes_its_logins_along(self) -> None:
         token = self.token("client")

@@ -103,12 +103,25 @@ TEST(FetchChainTest, APeerThatClosesAtOnceIsNamed) {
   for (int i = 0; i < 20; ++i) {
     std::thread peer([&] { listener.Accept(); });
     const Status status =
-        FetchChain({"127.0.0.1", std::to_string(listener.port())}, seconds(10)).status();
+        FetchChain({"127.0.0.1", std::to_string(listener.port())}, {seconds(10), seconds(10)})
+            .status();
     peer.join();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable);
     EXPECT_NE(status.message().find("closes the connection at once"), std::string::npos)
         << status.message();
   }
+}
+
+// Stopped, stuck, or at the end of a slow link: nothing says that it speaks no TLS.
+TEST(FetchChainTest, APeerThatSaysNothingIsNotTakenForAnotherProgram) {
+  LocalListener listener(5);
+  const Status status =
+      FetchChain({"127.0.0.1", std::to_string(listener.port())}, {seconds(10), milliseconds(50)})
+          .status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("accepted the connection but did not answer within 50ms"),
+            std::string::npos)
+      << status.message();
 }
 
 TEST(FetchChainTest, APeerWithoutTlsIsNamed) {
@@ -121,7 +134,8 @@ TEST(FetchChainTest, APeerWithoutTlsIsNamed) {
     }
   });
   const Status status =
-      FetchChain({"127.0.0.1", std::to_string(listener.port())}, seconds(10)).status();
+      FetchChain({"127.0.0.1", std::to_string(listener.port())}, {seconds(10), seconds(10)})
+          .status();
   peer.join();
   EXPECT_NE(status.message().find("without TLS"), std::string::npos) << status.message();
 }

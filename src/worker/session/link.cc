@@ -38,7 +38,7 @@ Result<ServerLink> OpenLink(const ServerAddress& address) {
   // The session has its own back-off; the channel's is short, so that it never adds to it. The
   // minimum is also how long one attempt to connect may take.
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Ms(limits::kConnectDeadline));
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, Ms(limits::kAnswerDeadline));
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
 
   ServerLink link{server, address.credential, nullptr, std::make_shared<DropFolder>()};

@@ -23,8 +23,8 @@ namespace {
 namespace pb = ::gpulayer::v1;
 using std::chrono::steady_clock;
 
-// Between a stream's begin and the server's Welcome.
-constexpr auto kWelcomePatience = std::chrono::seconds(15);
+// Between a stream's begin and the server's Welcome: the connection, and the answer to Hello.
+constexpr auto kWelcomePatience = limits::kAnswerDeadline + std::chrono::seconds(5);
 
 Result<Event> ToEvent(const pb::ServerMessage& message) {
   switch (message.kind_case()) {
