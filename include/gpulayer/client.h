@@ -86,6 +86,11 @@ struct JobPage {
   std::optional<std::int64_t> next_page;
 };
 
+struct TaskOptions {
+  std::int64_t from_task = 0;    // JobInfo::next_task of the page before
+  std::vector<JobState> states;  // only tasks in one of them; none: any
+};
+
 // A whole job, or one task of it.
 struct TaskSelector {
   std::int64_t job = 0;
@@ -161,8 +166,8 @@ class GPULAYER_EXPORT Client {
   // A handle of a job that exists, or not: no call is made.
   Job Attach(std::int64_t job) const;
   Result<JobPage> List(const ListOptions& options);
-  // All tasks that have left `queued`, up to 1000 from `from_task` on. NOT_FOUND.
-  Result<JobInfo> Get(std::int64_t job, std::int64_t from_task = 0);
+  // With up to 1000 of its tasks that have left `queued`. NOT_FOUND.
+  Result<JobInfo> Get(std::int64_t job, const TaskOptions& options = {});
   // NOT_FOUND: one of them does not exist; nothing was cancelled then.
   Result<CancelSummary> Cancel(const std::vector<TaskSelector>& tasks,
                                const CancelOptions& options = {});

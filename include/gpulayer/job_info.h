@@ -114,6 +114,7 @@ struct LeftOutFile {
 
 struct TaskInfo {
   std::int64_t index = 0;
+  std::optional<std::string> item;  // bytes; of a job that has items, as Client::Get tells it
   JobState state = JobState::kQueued;
   Outcome outcome;
   std::vector<AttemptInfo> attempts;
@@ -129,15 +130,19 @@ struct JobInfo {
   std::string user;
   JobState state = JobState::kQueued;
   Outcome outcome;  // once over
-  JobSpec request;  // as submitted; source_dir and stdin_file are of the submitting machine and
-                    // empty here
+  // As submitted; source_dir and stdin_file are of the submitting machine and empty here, and items
+  // are at their tasks.
+  JobSpec request;
   std::string source_hash;  // 64 hex digits; empty: no source
   Time created{};
   std::optional<Time> started;
   std::optional<Time> ended;
+  bool is_array = false;  // several tasks, or one with a number of its own
+  bool has_items = false;
   std::int64_t task_count = 1;
-  std::vector<TaskInfo> tasks;            // those that have left `queued`; empty in lists
-  std::optional<std::int64_t> next_task;  // there are more: ask again from this one
+  std::map<JobState, std::int64_t> task_states;  // how many tasks are in each; none where 0
+  std::vector<TaskInfo> tasks;                   // those that have left `queued`; empty in lists
+  std::optional<std::int64_t> next_task;         // there are more: ask again from this one
 };
 
 // REQUIRES: IsTerminal(info.state). What a shell sees of it.

@@ -50,6 +50,13 @@ struct OutputRequest {
   std::int64_t limit_bytes = std::int64_t{4} << 30;  // over it the rest is listed as left out
 };
 
+// The numbers of an array's tasks: first, first + step, and so on up to `last`.
+struct TaskRange {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  std::int64_t step = 1;
+};
+
 // One job. Defaults are those of `gpulayer submit`.
 struct JobSpec {
   std::string name;                  // UTF-8, at most 200 bytes; empty: none
@@ -66,6 +73,13 @@ struct JobSpec {
   std::int64_t source_limit_bytes = std::int64_t{512} << 20;
   std::int64_t source_limit_files = 20'000;
   std::string stdin_file;  // shipped, becomes the standard input; empty: end of input at once
+
+  // Several tasks in one job, at most 1,000,000: numbered ones (each sees its own as GPULAYER_TASK),
+  // or one for each of `items`, in order, counted from 0. Its item stands in GPULAYER_ITEM and in the
+  // place of each "{}" within a word of `command`; bytes without NUL and line end. Not both.
+  std::optional<TaskRange> array;
+  std::vector<std::string> items;
+  std::int64_t max_parallel = 0;  // tasks at work at the same time; 0: no limit
 
   OutputRequest outputs;
   std::optional<std::chrono::milliseconds> time_limit;  // from the program's start

@@ -32,6 +32,15 @@ GPULAYER_EXPORT Result<TaskSelector> ParseTask(std::string_view text);  // "42" 
 // stands. Reads the file: INVALID_ARGUMENT names the line, NOT_FOUND the file.
 GPULAYER_EXPORT Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(
     const std::string& path);
+// "0-99", "0-99:2" (each second one), "7", each with "%4" behind it: at most 4 at work at a time.
+struct ArrayText {
+  TaskRange tasks;
+  std::int64_t max_parallel = 0;
+};
+GPULAYER_EXPORT Result<ArrayText> ParseArray(std::string_view text);
+// Each line of the file, "-" for standard input; empty ones too. Reads it: RESOURCE_EXHAUSTED over
+// 256 MiB.
+GPULAYER_EXPORT Result<std::vector<std::string>> ReadItems(const std::string& path);
 GPULAYER_EXPORT bool IsValidUtf8(std::string_view bytes);
 GPULAYER_EXPORT std::string Printable(
     std::string_view bytes);  // bad bytes and control characters replaced

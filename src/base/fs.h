@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,8 +38,10 @@ std::string BaseName(std::string_view path);
 std::string DirName(std::string_view path);  // "." if there is no slash
 
 Result<UniqueFd> OpenFile(const std::string& path, int flags,
-                          mode_t mode = 0600);          // adds O_CLOEXEC
-Result<std::string> ReadFile(const std::string& path);  // whole
+                          mode_t mode = 0600);  // adds O_CLOEXEC
+// Whole. RESOURCE_EXHAUSTED: more than `limit` bytes; a device without an end is no trap.
+Result<std::string> ReadFile(const std::string& path,
+                             std::size_t limit = std::numeric_limits<std::size_t>::max());
 // All of it, or an error; EINTR and short writes are handled.
 Status WriteAll(int fd, std::string_view data);
 Result<std::size_t> ReadSome(int fd, char* buffer, std::size_t size);  // 0: end of file

@@ -32,6 +32,7 @@ struct SubmitArgs {
   JobSpec spec;
   bool detach = false;
   bool dry_run = false;
+  bool all_logs = false;
 };
 int RunSubmit(const SubmitArgs& args);
 
@@ -44,6 +45,7 @@ int RunJobList(const ListArgs& args);
 struct JobArgs {
   Common common;
   std::int64_t job = 0;
+  bool all_logs = false;  // of attach
 };
 int RunJobShow(const JobArgs& args);
 int RunJobExplain(const JobArgs& args);
@@ -52,6 +54,7 @@ int RunJobAttach(const JobArgs& args);
 struct LogsArgs {
   Common common;
   std::int64_t job = 0;
+  bool task_given = false;  // else options.task is 0, and meant only if the job has no other
   LogOptions options;
 };
 int RunJobLogs(const LogsArgs& args);

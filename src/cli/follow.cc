@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "cli/args.h"
+#include "cli/follow_array.h"
 #include "cli/hints.h"
 #include "cli/json.h"
 #include "cli/print.h"
@@ -162,11 +163,36 @@ Result<JobInfo> FinalInfo(Client& client, std::int64_t job) {
   return info;
 }
 
+// Of one task among others: the job's own, with this task's end in the place of the job's.
+Result<JobInfo> FinalInfoOfTask(Client& client, std::int64_t job, std::int64_t task) {
+  for (;;) {
+    TaskOptions options;
+    options.from_task = task;
+    Result<JobInfo> info = client.Get(job, options);
+    if (!info.ok()) return info;
+    if (!info->tasks.empty() && info->tasks.front().index == task &&
+        IsTerminal(info->tasks.front().state)) {
+      info->state = info->tasks.front().state;
+      info->outcome = info->tasks.front().outcome;
+      info->is_array = false;
+      return info;
+    }
+    if (IsTerminal(info->state)) return info;
+    const Result<JobInfo> later = client.Watch(job, nullptr, milliseconds(100));
+    if (!later.ok() && later.status().code() != StatusCode::kDeadlineExceeded) return later;
+  }
+}
+
 }  // namespace
 
 void SayEnd(const JobInfo& job, const std::string& source_dir) {
   const std::string name = "job " + std::to_string(job.id);
   const Outcome& end = job.outcome;
+  if (job.is_array) {
+    if (job.state == JobState::kSucceeded) return;
+    PrintNote(name + " " + ToString(job.state) + ": " + ArrayProgress(job));
+    return;
+  }
   if (end.cause == CauseKind::kProgram || job.state == JobState::kSucceeded) return;
   std::string why = Printable(end.cause_text);
   if (why.empty()) why = ToString(end.cause);
@@ -187,7 +213,12 @@ void SayOutputs(const DownloadReport& report) {
   }
 }
 
-int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options) {
+namespace {
+
+// Its bytes as they are written, to the last one. Nothing: go on to its end; else the exit code.
+std::optional<int> FollowBytes(Session& session, const Client& given, std::int64_t job,
+                               const FollowOptions& options) {
+  Client client = given;
   ByteSink out(options.json ? STDERR_FILENO : STDOUT_FILENO);
   ByteSink err(STDERR_FILENO);
   bool reader_gone = false;
@@ -212,7 +243,20 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
   if (session.left() != 0) return session.Leave(job);
   if (reader_gone) return Unwritten(out.error(), client, job);
   if (!streamed.ok()) return Lost(streamed, client, job);
-  Result<JobInfo> info = FinalInfo(client, job);
+  return std::nullopt;
+}
+
+}  // namespace
+
+int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options) {
+  Result<JobInfo> info = Status(StatusCode::kUnknown, "");
+  if (options.array) {
+    info = FollowArray(client, job, {options.all_logs, options.json});
+  } else {
+    const std::optional<int> code = FollowBytes(session, client, job, options);
+    if (code) return *code;
+    info = options.task ? FinalInfoOfTask(client, job, *options.task) : FinalInfo(client, job);
+  }
   if (session.left() != 0) return session.Leave(job);
   if (!info.ok()) return Lost(info.status(), client, job);
   session.Disowns();

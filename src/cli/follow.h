@@ -3,6 +3,7 @@
 #define GPULAYER_CLI_FOLLOW_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "cli/session.h"
@@ -15,7 +16,10 @@ struct FollowOptions {
   bool outputs = true;      // bring them home at the end
   bool json = false;        // one document on standard output, the job's bytes on standard error
   bool say_waiting = true;  // tell on standard error what a job waits for
-  std::string source_dir;   // what shipped, if it is known here
+  std::optional<std::int64_t> task;  // of a job that has others: the log's, and whose end counts
+  bool array = false;                // known to have several tasks
+  bool all_logs = false;             // of those, with the task before each line
+  std::string source_dir;            // what shipped, if it is known here
 };
 
 // Returns the exit code of the contract: the job's, or 125 when the server was lost, or 128+N when

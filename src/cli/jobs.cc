@@ -1,6 +1,7 @@
 // job list, show, explain, cancel, result: one question, one answer.
 #include "cli/args.h"
 #include "cli/follow.h"
+#include "cli/follow_array.h"
 #include "cli/json.h"
 #include "cli/print.h"
 #include "cli/verb.h"
@@ -27,6 +28,7 @@ std::string JobText(const JobInfo& job) {
                     ? ""
                     : std::string(ToString(job.outcome.cause)) +
                           (job.outcome.cause_text.empty() ? "" : ": " + job.outcome.cause_text)},
+      {"tasks", job.is_array ? ArrayProgress(job) : ""},
       {"command", ShellWords(job.request.command)},
       {"slots", std::to_string(r.slots)},
       {"memory", r.memory_bytes > 0 ? FormatSize(r.memory_bytes) : ""},

@@ -65,12 +65,20 @@ Json Request(const JobSpec& spec) {
                         {"limit_bytes", spec.outputs.limit_bytes}};
   out["time_limit_ms"] = spec.time_limit ? Json(spec.time_limit->count()) : Json(nullptr);
   out["grace_ms"] = spec.grace.count();
+  out["array"] = nullptr;
+  if (spec.array) {
+    out["array"] =
+        Json{{"first", spec.array->first}, {"last", spec.array->last}, {"step", spec.array->step}};
+  }
+  out["max_parallel"] = spec.max_parallel > 0 ? Json(spec.max_parallel) : Json(nullptr);
   out["wait_for_worker"] = spec.wait_for_worker;
   out["request_id"] = Bytes(spec.request_id);
   return out;
 }
 
 Json JobHead(const JobInfo& job) {
+  Json states = Json::object();
+  for (const auto& [state, count] : job.task_states) states[ToString(state)] = count;
   return Json{{"id", job.id},
               {"name", Bytes(job.request.name)},
               {"user", Bytes(job.user)},
@@ -79,6 +87,8 @@ Json JobHead(const JobInfo& job) {
               {"signal", OrNull(job.outcome.signal)},
               {"cause", CauseOf(job.outcome.cause)},
               {"cause_text", Bytes(job.outcome.cause_text)},
+              {"task_count", job.task_count},
+              {"task_states", std::move(states)},
               {"source_hash", job.source_hash.empty() ? Json(nullptr) : Json(job.source_hash)},
               {"request", Request(job.request)},
               {"created_at", FormatTime(job.created)},
@@ -122,7 +132,7 @@ Json TaskOf(const TaskInfo& task) {
               {"signal", OrNull(task.outcome.signal)},
               {"cause", CauseOf(task.outcome.cause)},
               {"cause_text", Bytes(task.outcome.cause_text)},
-              {"item", nullptr},
+              {"item", task.item ? Bytes(*task.item) : Json(nullptr)},
               {"outputs", Json{{"files", task.output_files},
                                {"bytes", task.output_bytes},
                                {"left_out", LeftOut(task.left_out)},

@@ -27,7 +27,21 @@ int RunJobLogs(const LogsArgs& args) {
   const int failed = args.options.follow ? kCouldNot : kFailed;
   Result<Client> client = Client::Connect(session.Options(args.common.target));
   if (!client.ok()) return Failed(session, client.status(), args.job, failed);
+  if (!args.task_given) {
+    const Result<JobInfo> info = client->Get(args.job);
+    if (!info.ok()) return Failed(session, info.status(), args.job, failed);
+    if (info->is_array) {
+      const std::string job = std::to_string(args.job);
+      const std::int64_t first = info->request.array ? info->request.array->first : 0;
+      PrintNote("job " + job + " has " + std::to_string(info->task_count) +
+                (info->task_count == 1 ? " task" : " tasks") +
+                ": name one, as `gpulayer job logs " + job + "." + std::to_string(first) +
+                "`, or follow all of them: `gpulayer job attach " + job + " --all-logs`");
+      return failed;
+    }
+  }
   FollowOptions options;
+  if (args.task_given) options.task = args.options.task;
   options.log = args.options;
   options.outputs = false;
   options.say_waiting = false;
@@ -54,8 +68,12 @@ int RunJobAttach(const JobArgs& args) {
   Session session;
   Result<Client> client = Client::Connect(session.Options(args.common.target));
   if (!client.ok()) return Failed(session, client.status(), args.job);
+  const Result<JobInfo> info = client->Get(args.job);
+  if (!info.ok()) return Failed(session, info.status(), args.job);
   session.Owns(*client, args.job);
   FollowOptions options;
+  options.array = info->is_array;
+  options.all_logs = args.all_logs;
   options.json = args.common.json;
   return FollowJob(session, *client, args.job, options);
 }

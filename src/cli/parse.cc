@@ -401,6 +401,7 @@ class Parser {
     struct Raw {
       SubmitArgs args;
       std::string memory, time, grace, source_limit, output_limit;
+      std::string array, each;
       std::vector<std::string> env, env_files, labels, extra;
       bool no_outputs = false;
     };
@@ -451,6 +452,8 @@ class Parser {
                  spec.resources.labels[key] = value;
                }
                if (spec.resources.slots < 1) Usage("--slots: at least 1");
+               ParseTasks(raw->array, raw->each, &spec);
+               if (args.all_logs && args.detach) Usage("--all-logs and --detach: give one of them");
                if (spec.stdin_file == "-") {
                  Usage(
                      "--stdin: standard input is not shipped. Write it into a file first, and "
@@ -501,6 +504,12 @@ class Parser {
     Many(verb, "--output", &spec.outputs.globs, "only outputs that match, as '*.png' (repeat)");
     verb->add_flag("--no-outputs", raw->no_outputs, "bring nothing home");
     verb->add_option("--output-limit", raw->output_limit, "SIZE a task (default: 4GiB)");
+    verb->add_option("--array", raw->array,
+                     "FIRST-LAST[:STEP][%MAX], a task each, at most MAX at a time: 0-99%4");
+    verb->add_option("--each", raw->each,
+                     "FILE, a task a line; {} and $GPULAYER_ITEM are the line (-: standard input)");
+    verb->add_flag("--all-logs", args.all_logs,
+                   "print all tasks' output, each line behind its task");
     verb->add_option("--request-id", spec.request_id, "same id, same job");
     verb->add_flag("--wait-for-worker", spec.wait_for_worker,
                    "queue it even if no known worker could ever run it");
@@ -510,15 +519,32 @@ class Parser {
       verb->add_flag("-d,--detach", args.detach, "print the job's id and leave");
     }
     verb->add_option("extra", raw->extra, "")->group("");
-    AddUnbuilt(verb, {"--array",         "--each",         "--accelerator",    "--devices",
-                      "--device-memory", "--device-model", "--framework",      "--python",
-                      "--exclusive",     "--nodes",        "--procs-per-node", "--launcher",
-                      "--on-rank-exit",  "--input",        "--secret",         "--requirements",
-                      "--pip",           "--fresh-env",    "--prepare-time",   "--keep",
-                      "--signal-to",     "--retries",      "--retry-on",       "--crash-limit",
-                      "--lost-after",    "--fence",        "--priority",       "--after",
-                      "--after-any",     "--hold",         "--all-logs",       "--checkpoint-limit",
-                      "--log-limit"});
+    AddUnbuilt(verb, {"--accelerator",      "--devices",      "--device-memory", "--device-model",
+                      "--framework",        "--python",       "--exclusive",     "--nodes",
+                      "--procs-per-node",   "--launcher",     "--on-rank-exit",  "--input",
+                      "--secret",           "--requirements", "--pip",           "--fresh-env",
+                      "--prepare-time",     "--keep",         "--signal-to",     "--retries",
+                      "--retry-on",         "--crash-limit",  "--lost-after",    "--fence",
+                      "--priority",         "--after",        "--after-any",     "--hold",
+                      "--checkpoint-limit", "--log-limit"});
+  }
+
+  static void ParseTasks(const std::string& array, const std::string& each, JobSpec* spec) {
+    if (!array.empty() && !each.empty()) Usage("--array and --each: give one of them");
+    if (!array.empty()) {
+      const ArrayText parsed = Need(ParseArray(array), "--array");
+      spec->array = parsed.tasks;
+      spec->max_parallel = parsed.max_parallel;
+    }
+    if (each.empty()) return;
+    spec->items = Need(ReadItems(each), "--each");
+    if (spec->items.empty()) Usage("--each: " + Printable(each) + " has no line");
+    // In a shell's hands an item's characters would mean something.
+    if (spec->shell.find("{}") != std::string::npos) {
+      Usage(
+          "--each: {} is not replaced in a --shell line. Write \"$GPULAYER_ITEM\" there, with "
+          "the quotes");
+    }
   }
 
   static void NeedFile(const std::string& option, const std::string& path) {
@@ -615,6 +641,10 @@ class Parser {
           return [raw, run] { return run(raw->args); };
         });
     AddCommon(verb, &raw->args.common);
+    if (name == "attach") {
+      verb->add_flag("--all-logs", raw->args.all_logs,
+                     "print all tasks' output, each line behind its task");
+    }
     verb->add_option("ID", raw->job, "number of the job");
   }
 
@@ -632,6 +662,7 @@ class Parser {
                             if (raw->job.empty()) Usage("which job? Give its number");
                             const TaskSelector task = Need(ParseTask(raw->job), "job");
                             raw->args.job = task.job;
+                            raw->args.task_given = task.task.has_value();
                             raw->args.options.task = task.task.value_or(0);
                             if (raw->only_out && raw->only_err)
                               Usage("--stdout and --stderr: give one of them");

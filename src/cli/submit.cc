@@ -93,6 +93,8 @@ int RunSubmit(const SubmitArgs& args) {
   FollowOptions options;
   options.json = args.common.json;
   options.outputs = args.spec.outputs.collect;
+  options.array = args.spec.array || !args.spec.items.empty();
+  options.all_logs = args.all_logs;
   options.source_dir = args.spec.source_dir;
   return FollowJob(session, *client, job->id(), options);
 }

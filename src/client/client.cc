@@ -100,13 +100,8 @@ Result<JobPage> Client::List(const ListOptions& options) {
   return page;
 }
 
-Result<JobInfo> Client::Get(std::int64_t job, std::int64_t from_task) {
-  v1::GetJobRequest request;
-  request.set_job(job);
-  request.set_from_task(from_task);
-  request.set_task_limit(1000);
-  v1::GetJobReply reply;
-  GPULAYER_RETURN_IF_ERROR(impl_->Call(Method::kGetJob, request, &reply));
+Result<JobInfo> Client::Get(std::int64_t job, const TaskOptions& options) {
+  GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply reply, impl_->GetPage(job, options));
   return client::ToInfo(reply);
 }
 

@@ -73,6 +73,13 @@ Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec,
                               client::ShipFile(*transport_, spec.stdin_file, ship));
     out.set_stdin_blob(std::string(shipped.tree.bytes()));
   }
+  if (!spec.items.empty()) {
+    std::string lines;
+    for (const std::string& item : spec.items) lines += item + "\n";
+    GPULAYER_ASSIGN_OR_RETURN(const client::Shipped shipped,
+                              client::ShipBytes(*transport_, lines, ship));
+    out.set_items_blob(std::string(shipped.tree.bytes()));
+  }
   return out;
 }
 
@@ -204,10 +211,13 @@ Result<api::JobInfo> api::Client::Impl::Watch(std::int64_t job,
   return *std::move(last);
 }
 
-Result<v1::GetJobReply> api::Client::Impl::GetPage(std::int64_t job, std::int64_t from_task) {
+Result<v1::GetJobReply> api::Client::Impl::GetPage(std::int64_t job, const TaskOptions& options) {
   v1::GetJobRequest request;
   request.set_job(job);
-  request.set_from_task(from_task);
+  request.set_from_task(options.from_task);
+  for (const JobState state : options.states) {
+    request.add_states(static_cast<std::int32_t>(state));
+  }
   request.set_task_limit(static_cast<std::int32_t>(limits::kMaxPageItems));
   v1::GetJobReply reply;
   GPULAYER_RETURN_IF_ERROR(Call(Method::kGetJob, request, &reply));
@@ -244,7 +254,7 @@ Result<api::DownloadReport> api::Client::Impl::Download(std::int64_t job,
   DownloadReport report;
   std::optional<std::int64_t> from = 0;
   while (from) {
-    GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, *from));
+    GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, {*from, {}}));
     from = page.has_next_task() ? std::optional(page.next_task()) : std::nullopt;
     for (const v1::TaskInfo& task : page.tasks()) {
       const v1::OutputResult& outputs = task.outputs();
@@ -268,8 +278,7 @@ Result<api::DownloadReport> api::Client::Impl::Download(std::int64_t job,
         if (entry.type == EntryType::kFile) blobs.push_back(entry.hash);
       }
       client::BlobFetcher fetcher(*transport_, std::move(blobs), fetch);
-      const std::string subfolder =
-          page.job().spec().task_count() > 1 ? std::to_string(task.index()) : "";
+      const std::string subfolder = page.job().spec().array() ? std::to_string(task.index()) : "";
       const Status laid = tree::UnpackInto(report.folder, subfolder, tree,
                                            [&](const Hash& h) { return fetcher.Open(h); });
       if (!laid.ok()) return laid.Prefixed("outputs of job " + std::to_string(job));

@@ -31,6 +31,8 @@ class api::Client::Impl {
   Result<JobInfo> Watch(std::int64_t job, const std::function<void(const JobInfo&)>& on_change,
                         std::optional<std::chrono::milliseconds> timeout);
   Result<DownloadReport> Download(std::int64_t job, const DownloadOptions& options);
+  // With a page of its tasks.
+  Result<v1::GetJobReply> GetPage(std::int64_t job, const TaskOptions& options);
 
   Status Call(client::Method method, const google::protobuf::MessageLite& request,
               google::protobuf::MessageLite* reply);
@@ -44,7 +46,6 @@ class api::Client::Impl {
   Result<v1::JobSpec> Ship(const JobSpec& spec, std::map<std::string, client::Shipped>* sources,
                            std::vector<std::string>* warnings);
   Result<std::string> RunFolder(std::int64_t job, const DownloadOptions& options);
-  Result<v1::GetJobReply> GetPage(std::int64_t job, std::int64_t from_task);
   void CancelRequestIds(const v1::SubmitRequest& request);
 
   const ClientOptions options_;

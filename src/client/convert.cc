@@ -2,10 +2,14 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "base/random.h"
 #include "base/text.h"
+#include "model/items.h"
+#include "model/limits.h"
 #include "model/records.h"
 #include "model/variables.h"
 #include "wire/convert.h"
@@ -60,6 +64,12 @@ api::JobSpec ToSpec(const v1::JobSpec& in) {
   out.grace = std::chrono::milliseconds(in.grace_ms());
   out.wait_for_worker = in.wait_for_worker();
   out.request_id = in.request_id();
+  if (in.array() && in.items_blob().empty()) {
+    const std::int64_t step = std::max<std::int64_t>(in.task_step(), 1);
+    out.array =
+        api::TaskRange{in.first_task(), in.first_task() + (in.task_count() - 1) * step, step};
+  }
+  out.max_parallel = in.max_parallel();
   return out;
 }
 
@@ -93,6 +103,7 @@ api::AttemptInfo ToAttempt(const v1::AttemptInfo& in) {
 api::TaskInfo ToTask(const v1::TaskInfo& in) {
   api::TaskInfo out;
   out.index = in.index();
+  if (in.has_item()) out.item = in.item();
   out.state = static_cast<api::JobState>(in.state());
   out.outcome = ToOutcome(in.outcome());
   for (const v1::AttemptInfo& attempt : in.attempts()) out.attempts.push_back(ToAttempt(attempt));
@@ -104,6 +115,54 @@ api::TaskInfo ToTask(const v1::TaskInfo& in) {
   }
   out.left_out_count = in.outputs().left_out_count();
   return out;
+}
+
+}  // namespace
+
+namespace {
+
+Status TasksToProto(const api::JobSpec& spec, v1::JobSpec* out) {
+  if (spec.array && !spec.items.empty()) {
+    return InvalidArgument("job: both numbered tasks and items. Give one of them.");
+  }
+  out->set_task_count(1);
+  out->set_max_parallel(spec.max_parallel);
+  if (!spec.items.empty()) {
+    out->set_array(true);
+    out->set_task_count(static_cast<std::int64_t>(spec.items.size()));
+  }
+  if (!spec.array) return OkStatus();
+  const api::TaskRange& tasks = *spec.array;
+  if (tasks.first < 0 || tasks.last < tasks.first || tasks.step < 1) {
+    return InvalidArgument("job: tasks " + std::to_string(tasks.first) + " to " +
+                           std::to_string(tasks.last) + ", step " + std::to_string(tasks.step) +
+                           ": the first is 0 or more, the last not below it, the step 1 or more");
+  }
+  out->set_array(true);
+  out->set_first_task(tasks.first);
+  out->set_task_step(tasks.step);
+  out->set_task_count((tasks.last - tasks.first) / tasks.step + 1);
+  return OkStatus();
+}
+
+Status CheckItemsOf(const api::JobSpec& spec, const JobSpec& seen) {
+  std::size_t longest = 0;
+  std::size_t bytes = 0;
+  bool has_nul = false;
+  for (std::size_t i = 0; i < spec.items.size(); ++i) {
+    const std::string& item = spec.items[i];
+    if (item.find('\n') != std::string::npos) {
+      return InvalidArgument("job: item " + std::to_string(i) + " holds a line end");
+    }
+    longest = std::max(longest, item.size());
+    has_nul = has_nul || item.find('\0') != std::string::npos;
+    bytes += item.size() + 1;
+  }
+  if (bytes > static_cast<std::size_t>(limits::kMaxItemsBytes)) {
+    return InvalidArgument("job: items of " + FormatSize(static_cast<std::int64_t>(bytes)) +
+                           " are over the limit of " + FormatSize(limits::kMaxItemsBytes));
+  }
+  return CheckItems(seen, std::ssize(spec.items), static_cast<std::int64_t>(longest), has_nul);
 }
 
 }  // namespace
@@ -144,11 +203,12 @@ Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
   outputs->set_limit_bytes(spec.outputs.limit_bytes);
   if (spec.time_limit) out.set_time_limit_ms(spec.time_limit->count());
   out.set_grace_ms(spec.grace.count());
-  out.set_task_count(1);
+  GPULAYER_RETURN_IF_ERROR(TasksToProto(spec, &out));
   out.set_wait_for_worker(spec.wait_for_worker);
   out.set_request_id(spec.request_id.empty() ? RandomHex(16) : spec.request_id);
   GPULAYER_ASSIGN_OR_RETURN(const JobSpec seen, wire::FromProto(out));
   GPULAYER_RETURN_IF_ERROR(CheckVariables(seen));
+  if (!spec.items.empty()) GPULAYER_RETURN_IF_ERROR(CheckItemsOf(spec, seen));
   return out;
 }
 
@@ -168,6 +228,11 @@ api::JobInfo ToInfo(const v1::JobInfo& in) {
   out.source_hash = HexEncode(in.spec().source_tree());
   Times(in, &out);
   out.task_count = in.spec().task_count();
+  out.is_array = in.spec().array();
+  out.has_items = !in.spec().items_blob().empty();
+  for (int i = 1; i < in.counts_size(); ++i) {
+    if (in.counts(i) > 0) out.task_states[static_cast<api::JobState>(i)] = in.counts(i);
+  }
   return out;
 }
 

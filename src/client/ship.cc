@@ -253,4 +253,14 @@ Result<Shipped> ShipFile(Transport& transport, const std::string& path,
   return out;
 }
 
+Result<Shipped> ShipBytes(Transport& transport, const std::string& bytes,
+                          const ShipOptions& options) {
+  Shipped out;
+  out.tree = Hash::Of(bytes);
+  Sources sources;
+  sources[std::string(out.tree.bytes())] = {static_cast<std::int64_t>(bytes.size()), "", &bytes};
+  GPULAYER_RETURN_IF_ERROR(SendMissing(transport, sources, options, &out.blobs_sent));
+  return out;
+}
+
 }  // namespace gpulayer::client

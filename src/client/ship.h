@@ -41,6 +41,10 @@ Result<Shipped> ShipSource(Transport& transport, const std::string& dir,
 // One file, as the standard input of a job.
 Result<Shipped> ShipFile(Transport& transport, const std::string& path, const ShipOptions& options);
 
+// Bytes that are no file, as the items of a job.
+Result<Shipped> ShipBytes(Transport& transport, const std::string& bytes,
+                          const ShipOptions& options);
+
 }  // namespace gpulayer::client
 
 #endif  // GPULAYER_CLIENT_SHIP_H_

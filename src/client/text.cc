@@ -1,5 +1,6 @@
 #include "gpulayer/text.h"
 
+#include <charconv>
 #include <cstdio>
 #include <ctime>
 
@@ -7,6 +8,7 @@
 #include "base/text.h"
 #include "gpulayer/version.h"
 #include "model/ids.h"
+#include "model/limits.h"
 #include "wire/version.h"
 
 namespace gpulayer::api {
@@ -55,7 +57,7 @@ Result<TaskSelector> ParseTask(std::string_view text) {
 }
 
 Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(const std::string& path) {
-  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, limits::kMaxMessageBytes));
   std::vector<std::pair<std::string, std::string>> out;
   int number = 0;
   for (std::string line : Split(text, '\n')) {
@@ -80,6 +82,46 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(const std::
     out.emplace_back(std::move(name), line.substr(equals + 1));
   }
   return out;
+}
+
+Result<ArrayText> ParseArray(std::string_view text) {
+  const auto bad = [&] {
+    return InvalidArgument("\"" + Printable(text) +
+                           "\" is not FIRST-LAST[:STEP][%MAX], as 0-99 or 0-99:2%4");
+  };
+  // The number behind `mark`, which is taken off `from`.
+  const auto number = [](std::string_view& from, char mark, std::int64_t* out) {
+    const std::size_t at = mark == '\0' ? 0 : from.find(mark);
+    if (at == std::string_view::npos) return true;
+    const std::string_view digits = from.substr(mark == '\0' ? 0 : at + 1);
+    from = from.substr(0, at);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), *out);
+    return error == std::errc() && end == digits.data() + digits.size() && digits[0] != '-';
+  };
+  ArrayText out;
+  std::string_view rest = text;
+  std::int64_t max = 1;
+  std::int64_t last = -1;
+  if (!number(rest, '%', &max) || !number(rest, ':', &out.tasks.step) ||
+      !number(rest, '-', &last) || !number(rest, '\0', &out.tasks.first)) {
+    return bad();
+  }
+  out.tasks.last = text.find('-') == std::string_view::npos ? out.tasks.first : last;
+  if (max < 1 || out.tasks.step < 1) return bad();
+  if (text.find('%') != std::string_view::npos) out.max_parallel = max;
+  if (out.tasks.last < out.tasks.first) {
+    return InvalidArgument("\"" + Printable(text) + "\": the last number is below the first");
+  }
+  return out;
+}
+
+Result<std::vector<std::string>> ReadItems(const std::string& path) {
+  GPULAYER_ASSIGN_OR_RETURN(std::string text,
+                            ReadFile(path == "-" ? "/dev/stdin" : path,
+                                     static_cast<std::size_t>(limits::kMaxItemsBytes)));
+  if (text.empty()) return std::vector<std::string>();
+  if (text.back() == '\n') text.pop_back();
+  return Split(text, '\n');
 }
 
 bool IsValidUtf8(std::string_view bytes) { return gpulayer::IsValidUtf8(bytes); }

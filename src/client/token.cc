@@ -12,6 +12,8 @@
 namespace gpulayer {
 namespace {
 
+constexpr std::size_t kMaxTokenFileBytes = 64 * 1024;
+
 // The first line of standard input, and not a byte more: the rest is somebody else's.
 Result<std::string> ReadLineFromStdin() {
   std::string line;
@@ -37,7 +39,7 @@ Result<std::string> api::ReadToken(const std::string& given) {
   } else if (given == "-") {
     GPULAYER_ASSIGN_OR_RETURN(text, ReadLineFromStdin());
   } else if (given[0] == '@') {
-    Result<std::string> file = ReadFile(given.substr(1));
+    Result<std::string> file = ReadFile(given.substr(1), kMaxTokenFileBytes);
     if (!file.ok()) return file.status().Prefixed("token");
     text = *file;
   }

@@ -104,6 +104,22 @@ struct OutputRules {
   friend bool operator==(const OutputRules&, const OutputRules&) = default;
 };
 
+// The numbers of a job's tasks: first, first + step, and so on. `count` of them.
+struct TaskNumbers {
+  std::int64_t first = 0;
+  std::int64_t step = 1;  // at least 1
+  std::int64_t count = 1;
+
+  TaskIndex At(std::int64_t position) const { return TaskIndex(first + position * step); }
+  // REQUIRES: Contains(task).
+  std::int64_t PositionOf(TaskIndex task) const { return (task.value() - first) / step; }
+  bool Contains(TaskIndex task) const {
+    const std::int64_t from_first = task.value() - first;
+    return from_first >= 0 && from_first % step == 0 && from_first / step < count;
+  }
+  friend bool operator==(const TaskNumbers&, const TaskNumbers&) = default;
+};
+
 // One job as submitted; never changes afterwards.
 struct JobSpec {
   std::string name;                  // UTF-8
@@ -115,7 +131,10 @@ struct JobSpec {
   OutputRules outputs;
   std::optional<Duration> time_limit;
   Duration grace = std::chrono::seconds(15);
-  std::int64_t task_count = 1;
+  bool array = false;  // else one task, number 0
+  TaskNumbers tasks;
+  Hash items;                     // blob of lines, a task's own by its position; empty: no items
+  std::int64_t max_parallel = 0;  // tasks that hold a place at the same time; 0: no limit
   bool wait_for_worker = false;
   RequestId request_id;  // never empty
   friend bool operator==(const JobSpec&, const JobSpec&) = default;

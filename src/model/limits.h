@@ -28,6 +28,9 @@ inline constexpr std::size_t kMaxArgsAndEnvBytes = std::size_t{2}
                                                    << 20;  // Linux: a quarter of the 8 MiB stack
 inline constexpr std::size_t kMaxNameBytes = 200;
 inline constexpr std::int64_t kMaxTasksPerJob = 1'000'000;
+inline constexpr std::int64_t kMaxTaskNumber = 1'000'000'000'000;  // leaves room for products
+// Of --each: kept whole in the memory of who submits.
+inline constexpr std::int64_t kMaxItemsBytes = std::int64_t{256} << 20;
 
 // Engine: events in one commit (the fsync is shared), and how many may wait.
 inline constexpr std::size_t kCommitBatch = 512;

@@ -20,7 +20,8 @@ struct JobRecord {
   JobId id;
   UserName user;
   std::shared_ptr<const JobSpec> spec;
-  IntervalSet queued;  // tasks still in `queued`; they have no TaskRecord yet
+  // Positions (TaskNumbers::At) of the tasks still in `queued`; they have no TaskRecord yet.
+  IntervalSet queued;
   StateCounts counts;  // over all tasks, the queued ones too
   TaskState state = TaskState::kQueued;
   Outcome outcome;  // once terminal: that of the lowest task in the worst state

@@ -72,6 +72,26 @@ Status CheckRequirements(const Requirements& r) {
   return OkStatus();
 }
 
+Status CheckTasks(const JobSpec& spec) {
+  const TaskNumbers& tasks = spec.tasks;
+  if (tasks.count < 1 || tasks.count > limits::kMaxTasksPerJob) {
+    return Bad(std::to_string(tasks.count) + " tasks; a job has 1 to " +
+               std::to_string(limits::kMaxTasksPerJob));
+  }
+  // In this order nothing overflows: the largest number is below 10^12 + 10^6 * 10^12.
+  if (tasks.first < 0 || tasks.step < 1 || tasks.first > limits::kMaxTaskNumber ||
+      tasks.step > limits::kMaxTaskNumber ||
+      tasks.At(tasks.count - 1).value() > limits::kMaxTaskNumber) {
+    return Bad("task numbers go from 0 to " + std::to_string(limits::kMaxTaskNumber));
+  }
+  if (!spec.array && tasks != TaskNumbers()) return Bad("one command is task 0 and no other");
+  if (!spec.items.empty() && (!spec.array || tasks.first != 0 || tasks.step != 1)) {
+    return Bad("tasks with items are counted from 0");
+  }
+  if (spec.max_parallel < 0) return Bad("the limit of tasks at the same time: not less than 0");
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string HashToBytes(const Hash& hash) { return hash.empty() ? "" : std::string(hash.bytes()); }
@@ -196,7 +216,12 @@ void ToProto(const JobSpec& in, pb::JobSpec* out) {
   outputs->set_limit_bytes(in.outputs.limit_bytes);
   if (in.time_limit) out->set_time_limit_ms(ToMs(*in.time_limit));
   out->set_grace_ms(ToMs(in.grace));
-  out->set_task_count(in.task_count);
+  out->set_task_count(in.tasks.count);
+  out->set_array(in.array);
+  out->set_first_task(in.tasks.first);
+  out->set_task_step(in.tasks.step);
+  out->set_items_blob(HashToBytes(in.items));
+  out->set_max_parallel(in.max_parallel);
   out->set_wait_for_worker(in.wait_for_worker);
   out->set_request_id(in.request_id.value());
 }
@@ -218,7 +243,10 @@ Result<JobSpec> FromProto(const pb::JobSpec& in) {
     return Bad("a time limit over 31 years");
   if (in.has_time_limit_ms()) out.time_limit = milliseconds(in.time_limit_ms());
   out.grace = milliseconds(in.grace_ms());
-  out.task_count = in.task_count();
+  out.array = in.array();
+  out.tasks = {in.first_task(), in.task_step() == 0 ? 1 : in.task_step(), in.task_count()};
+  GPULAYER_ASSIGN_OR_RETURN(out.items, HashFromBytes(in.items_blob(), "items_blob"));
+  out.max_parallel = in.max_parallel();
   out.wait_for_worker = in.wait_for_worker();
   out.request_id = RequestId(in.request_id());
   GPULAYER_RETURN_IF_ERROR(CheckSpec(out));
@@ -238,10 +266,7 @@ Status CheckSpec(const JobSpec& spec) {
     return Bad("--time: more than 0 is needed");
   if (spec.grace < Duration::zero()) return Bad("--grace: not less than 0");
   if (spec.outputs.limit_bytes < 0) return Bad("--output-limit: not less than 0");
-  if (spec.task_count < 1 || spec.task_count > limits::kMaxTasksPerJob) {
-    return Bad(std::to_string(spec.task_count) + " tasks; a job has 1 to " +
-               std::to_string(limits::kMaxTasksPerJob));
-  }
+  GPULAYER_RETURN_IF_ERROR(CheckTasks(spec));
   if (spec.request_id.value().empty() || spec.request_id.value().size() > 200) {
     return Bad("--request-id: 1 to 200 bytes");
   }

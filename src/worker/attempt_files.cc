@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "model/items.h"
 #include "model/limits.h"
 #include "tree/collect.h"
 #include "tree/unpack.h"
@@ -24,6 +25,7 @@ namespace {
 
 constexpr std::int64_t kMaxManifestBytes = std::int64_t{512} << 20;
 constexpr int kHashThreads = 2;
+constexpr std::size_t kItemFiles = 8;  // kept open, for as many jobs at work at the same time
 
 std::string StdinPath(const std::string& attempt_dir) { return JoinPath(attempt_dir, "stdin"); }
 
@@ -65,6 +67,32 @@ Result<std::shared_ptr<const Tree>> AttemptFiles::LoadTree(const Hash& hash, Tim
   return std::make_shared<const Tree>(std::move(tree));
 }
 
+Result<std::optional<std::string>> AttemptFiles::ItemOf(const Assignment& assignment,
+                                                        TimePoint deadline, Cancel& cancel) {
+  const JobSpec& spec = *assignment.spec;
+  if (spec.items.empty()) return std::optional<std::string>();
+  std::shared_ptr<const LineFile> lines;
+  {
+    MutexLock lock(mutex_);
+    for (const auto& [hash, file] : items_) {
+      if (hash == spec.items) lines = file;
+    }
+  }
+  if (lines == nullptr) {
+    GPULAYER_ASSIGN_OR_RETURN(const BlobCache::Pins pins,
+                              cache_->Ensure({spec.items}, Fetcher(cancel), deadline));
+    GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, cache_->OpenBlob(spec.items));
+    GPULAYER_ASSIGN_OR_RETURN(LineFile file, LineFile::Open(std::move(fd)));
+    lines = std::make_shared<const LineFile>(std::move(file));
+    MutexLock lock(mutex_);
+    items_.emplace_back(spec.items, lines);
+    if (items_.size() > kItemFiles) items_.pop_front();
+  }
+  GPULAYER_ASSIGN_OR_RETURN(std::string item,
+                            lines->Line(spec.tasks.PositionOf(assignment.key.ref.task.task)));
+  return std::optional(std::move(item));
+}
+
 // Work folder and standard input. `fetched`: all that it needs of the server is here.
 Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel,
                             bool* fetched) {
@@ -83,6 +111,8 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
                               cache_->Ensure(blobs, Fetcher(cancel), deadline));
     pins = std::move(got);
   }
+  GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> item,
+                            ItemOf(assignment, deadline, cancel));
   *fetched = true;
   if (cancel.requested()) return Cancelled("preparation broken off");
   GPULAYER_RETURN_IF_ERROR(work_dirs_->Discard(id));  // of an attempt at it that was broken off
@@ -98,9 +128,9 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
   }
 
   AttemptSpec run;
-  run.argv = spec.command;
+  run.argv = item ? WithItem(spec.command, *item) : spec.command;
   run.env = BuildJobEnv(assignment, {options_.worker_name, bin_dir_, job_cache_dir_, dir.out,
-                                     dir.input, dir.tmp, options_.worker_env, OwnEnv});
+                                     dir.input, dir.tmp, item, options_.worker_env, OwnEnv});
   run.cwd = dir.work;
   if (!spec.stdin_blob.empty()) run.stdin_path = StdinPath(dir.path);
   run.time_limit = spec.time_limit;

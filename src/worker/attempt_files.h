@@ -3,10 +3,15 @@
 #ifndef GPULAYER_WORKER_ATTEMPT_FILES_H_
 #define GPULAYER_WORKER_ATTEMPT_FILES_H_
 
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/line_file.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "model/job.h"
 #include "worker/agent/agent.h"
@@ -54,6 +59,9 @@ class AttemptFiles {
 
   Result<std::shared_ptr<const Tree>> LoadTree(const Hash& hash, TimePoint deadline,
                                                Cancel& cancel);
+  // Empty: a job without items. Reads the file of them once, not once a task.
+  Result<std::optional<std::string>> ItemOf(const Assignment& assignment, TimePoint deadline,
+                                            Cancel& cancel);
   Status LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel, bool* fetched);
   BlobCache::Fetch Fetcher(Cancel& cancel) const;
 
@@ -64,6 +72,10 @@ class AttemptFiles {
   std::unique_ptr<WorkDirs> work_dirs_;
   std::string bin_dir_;
   std::string job_cache_dir_;
+
+  Mutex mutex_;
+  // Of the latest jobs with items; a file stays open though the cache lets go of it.
+  std::deque<std::pair<Hash, std::shared_ptr<const LineFile>>> items_ GPULAYER_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpulayer::worker

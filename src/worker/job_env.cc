@@ -75,6 +75,7 @@ std::vector<std::string> BuildJobEnv(const Assignment& assignment, const JobEnvI
   env["GPULAYER_INPUT_DIR"] = input.input_dir;
   env["GPULAYER_CACHE_DIR"] = input.cache_dir;
   env["GPULAYER_WORKER"] = input.worker_name;
+  if (input.item) env["GPULAYER_ITEM"] = *input.item;
 
   std::vector<std::string> out;
   out.reserve(env.size());

@@ -20,7 +20,8 @@ struct JobEnvInput {
   std::string output_dir;
   std::string input_dir;
   std::string tmp_dir;
-  std::vector<EnvVar> worker_env;  // worker.toml [env]
+  std::optional<std::string> item;  // the task's, of a job with items
+  std::vector<EnvVar> worker_env;   // worker.toml [env]
   // The daemon's own environment; only PATH HOME USER LANG TZ are asked for.
   std::function<std::optional<std::string>(const char* name)> daemon;
 };

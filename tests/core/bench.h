@@ -53,7 +53,8 @@ struct SpecBuilder {
     return *this;
   }
   SpecBuilder& Tasks(std::int64_t n) {
-    spec.task_count = n;
+    spec.array = true;
+    spec.tasks.count = n;
     return *this;
   }
   SpecBuilder& Request(const std::string& id) {

@@ -69,7 +69,9 @@ class Simulation {
   void Submit() {
     JobSpec spec;
     spec.command = {"work"};
-    spec.task_count = timeline_.Draw(1, 5);
+    spec.array = true;
+    spec.tasks = {timeline_.Draw(0, 9), timeline_.Draw(1, 3), timeline_.Draw(1, 5)};
+    spec.max_parallel = timeline_.Draw(0, 2);
     spec.requirements.slots = static_cast<std::int32_t>(timeline_.Draw(1, 4));
     spec.wait_for_worker = true;
     spec.grace = timeline_.Between(0s, 15s);

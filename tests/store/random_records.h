@@ -58,7 +58,9 @@ inline JobSpec RandomSpec() {
   spec.outputs = {Coin(), Several(Bytes), Number()};
   if (Coin()) spec.time_limit = Duration(Number());
   spec.grace = Duration(Number());
-  spec.task_count = Number();
+  spec.array = Number() % 2 == 0;
+  spec.tasks = {Number(), Number(), Number()};
+  spec.max_parallel = Number();
   spec.wait_for_worker = Coin();
   spec.request_id = RequestId(Bytes());
   return spec;

@@ -23,7 +23,9 @@ JobSpec FullSpec() {
   spec.source_tree = Hash::Of("tree");
   spec.outputs.globs = {"*.mp4"};
   spec.time_limit = 90s;
-  spec.task_count = 7;
+  spec.array = true;
+  spec.tasks = {3, 2, 7};
+  spec.max_parallel = 4;
   spec.request_id = RequestId("r1");
   return spec;
 }

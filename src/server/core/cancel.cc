@@ -30,9 +30,8 @@ Status CheckSelector(const State& state, const Caller& caller, CancelTasks::Sele
     return PermissionDenied(what + ": it is a job of " + job.user.value() + ". Ask " +
                             job.user.value() + " or an admin");
   }
-  if (selector.task &&
-      (selector.task->value() < 0 || selector.task->value() >= job.spec->task_count)) {
-    return NoSuchTask({selector.job, *selector.task}, job.spec->task_count);
+  if (selector.task && !job.spec->tasks.Contains(*selector.task)) {
+    return NoSuchTask({selector.job, *selector.task}, job.spec->tasks);
   }
   return OkStatus();
 }
@@ -41,7 +40,7 @@ Status CheckSelector(const State& state, const Caller& caller, CancelTasks::Sele
 void EndUnstarted(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome) {
   Task& task = job.tasks[index];
   task.record.ref = {job.record.id, index};
-  job.record.queued.Remove(index.value());
+  job.record.queued.Remove(job.PositionOf(index));
   EndTask(turn, job, task, outcome);
 }
 
@@ -50,14 +49,14 @@ std::int64_t CancelUnstarted(Turn& turn, Job& job, const Outcome& outcome) {
   if (queued.empty()) return 0;
   if (queued.size() <= kRowsPerCancel) {
     for (const auto& [begin, end] : queued.runs()) {
-      for (std::int64_t i = begin; i < end; ++i) EndUnstarted(turn, job, TaskIndex(i), outcome);
+      for (std::int64_t i = begin; i < end; ++i) EndUnstarted(turn, job, job.At(i), outcome);
     }
     return queued.size();
   }
   job.record.queued = IntervalSet();
   job.record.counts[TaskState::kQueued] -= queued.size();
   job.record.counts[TaskState::kCancelled] += queued.size();
-  NoteEnd(job, TaskIndex(queued.First()), TaskState::kCancelled, outcome);
+  NoteEnd(job, job.At(queued.First()), TaskState::kCancelled, outcome);
   SyncQueue(turn.state, job);
   turn.changed.insert(job.record.id);
   return queued.size();
@@ -89,7 +88,7 @@ Stopped OrderStop(Turn& turn, const Job& job, Task& task, const Cause& cause, bo
 
 void CancelOne(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome, bool at_once,
                CancelReply& reply) {
-  if (job.record.queued.Contains(index.value())) {
+  if (job.record.queued.Contains(job.PositionOf(index))) {
     EndUnstarted(turn, job, index, outcome);
     ++reply.cancelled;
     return;
@@ -108,9 +107,11 @@ void CancelOne(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome, bo
 
 }  // namespace
 
-Status NoSuchTask(TaskRef task, std::int64_t task_count) {
-  const std::string its =
-      task_count == 1 ? "Its only one is 0" : "Its last one is " + std::to_string(task_count - 1);
+Status NoSuchTask(TaskRef task, const TaskNumbers& tasks) {
+  const std::string last = std::to_string(tasks.At(tasks.count - 1).value());
+  std::string its = "Its only one is " + last;
+  if (tasks.count > 1) its = "It has " + std::to_string(tasks.first) + " to " + last;
+  if (tasks.count > 1 && tasks.step > 1) its += " in steps of " + std::to_string(tasks.step);
   return NotFound("cancel job " + ToString(task.job) + ": it has no task " +
                   std::to_string(task.task.value()) + ". " + its);
 }

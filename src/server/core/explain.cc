@@ -141,12 +141,16 @@ Explanation ExplainJob(const State& state, const Job& job, Instant now) {
   // The first queued task: the one whose turn is next.
   std::int64_t first = job.record.queued.empty() ? job.requeued.First() : job.record.queued.First();
   if (!job.requeued.empty()) first = std::min(first, job.requeued.First());
-  const auto task = job.tasks.find(TaskIndex(first));
+  const auto task = job.tasks.find(job.At(first));
   for (const auto& [id, worker] : state.workers) {
     out.workers.push_back(
         ReasonOf(state, job, task == job.tasks.end() ? nullptr : &task->second, worker));
   }
   out.summary = Summary(out, now);
+  if (job.AtItsLimit()) {
+    out.summary = "goes on when one of its tasks ends: it may have " +
+                  Plural(job.record.spec->max_parallel, "task") + " at work at the same time";
+  }
   return out;
 }
 

@@ -45,7 +45,10 @@ class Finder {
       Expect(n >= 0, name + ": a negative count");
       all += n;
     }
-    Expect(all == job.record.spec->task_count, name + ": counts do not add up");
+    Expect(all == job.record.spec->tasks.count, name + ": counts do not add up");
+    const std::int64_t limit = job.record.spec->max_parallel;
+    Expect(limit == 0 || counted[TaskState::kPreparing] + counted[TaskState::kRunning] <= limit,
+           name + ": more at work than it may have");
     Expect(job.record.state == JobStateOf(job.record.counts), name + ": state is not its counts'");
     Expect(!IsTerminal(job.record.state), name + ": ended, but kept");
     StateCounts live;
@@ -69,8 +72,10 @@ class Finder {
     const std::string name = "task " + ToString(ref);
     Expect(task.record.ref == ref, name + ": stored under another number");
     Expect(!IsTerminal(task.record.state), name + ": ended, but kept");
-    Expect(!job.record.queued.Contains(ref.task.value()), name + ": has left queued, yet is there");
-    Expect(job.requeued.Contains(ref.task.value()) == (task.record.state == TaskState::kQueued),
+    Expect(!job.record.queued.Contains(job.PositionOf(ref.task)),
+           name + ": has left queued, yet is there");
+    Expect(job.requeued.Contains(job.PositionOf(ref.task)) ==
+               (task.record.state == TaskState::kQueued),
            name + ": queued in one place only");
     Expect(task.attempt.has_value() == IsActive(task.record.state),
            name + ": active and attempt differ");

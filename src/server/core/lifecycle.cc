@@ -75,8 +75,8 @@ Task* FindCurrent(State& state, const Worker& worker, const AttemptKey& key) {
 }
 
 void StartAttempt(Turn& turn, Job& job, TaskIndex index, Worker& worker, Allocation allocation) {
-  job.record.queued.Remove(index.value());
-  job.requeued.Remove(index.value());
+  job.record.queued.Remove(job.PositionOf(index));
+  job.requeued.Remove(job.PositionOf(index));
   const auto [it, is_new] = job.tasks.try_emplace(index);
   Task& task = it->second;
   if (is_new) {
@@ -153,13 +153,13 @@ void EndTask(Turn& turn, Job& job, Task& task, const Outcome& outcome) {
   task.record.outcome = outcome;
   Move(turn, job, task, TerminalStateOf(outcome));
   NoteEnd(job, index, task.record.state, outcome);
-  job.requeued.Remove(index.value());
+  job.requeued.Remove(job.PositionOf(index));
   job.tasks.erase(index);
   SyncQueue(turn.state, job);
 }
 
 void Requeue(Turn& turn, Job& job, Task& task) {
-  job.requeued.Add(task.record.ref.task.value());
+  job.requeued.Add(job.PositionOf(task.record.ref.task));
   Move(turn, job, task, TaskState::kQueued);
   SyncQueue(turn.state, job);
   turn.schedule = true;

@@ -17,7 +17,7 @@ namespace gpulayer::core {
 Result<std::string> SameRequest(const JobSpec& asked, const JobSpec& known, JobId job);
 
 // NOT_FOUND, of a cancel.
-Status NoSuchTask(TaskRef task, std::int64_t task_count);
+Status NoSuchTask(TaskRef task, const TaskNumbers& tasks);
 
 }  // namespace gpulayer::core
 

@@ -16,7 +16,7 @@ void RestoreTask(State& state, const TaskRecord& record) {
     return;
   }
   job.tasks[record.ref.task].record = record;
-  if (record.state == TaskState::kQueued) job.requeued.Add(record.ref.task.value());
+  if (record.state == TaskState::kQueued) job.requeued.Add(job.PositionOf(record.ref.task));
 }
 
 void RestoreAttempt(State& state, const AttemptRecord& record) {
@@ -65,7 +65,7 @@ State Restore(Options options, Snapshot snapshot, Instant now) {
     if (job.record.counts[TaskState::kCancelled] > 0) {
       Outcome cancelled;
       cancelled.cause = {CauseKind::kCancelled, "cancelled"};
-      NoteEnd(job, TaskIndex(job.record.spec->task_count), TaskState::kCancelled, cancelled);
+      NoteEnd(job, job.At(job.record.spec->tasks.count), TaskState::kCancelled, cancelled);
     }
     SyncQueue(state, job);
   }

@@ -108,7 +108,7 @@ void Reserve(State& state, QueueClass& queue_class, const Job& job) {
   }
 }
 
-// The first number >= from in either set.
+// The first position >= from in either set.
 std::optional<std::int64_t> NextQueued(const Job& job, std::int64_t from) {
   std::optional<std::int64_t> next;
   for (const IntervalSet* set : {&job.record.queued, &job.requeued}) {
@@ -126,9 +126,11 @@ std::optional<std::int64_t> NextQueued(const Job& job, std::int64_t from) {
 // False: the rest of the class cannot start either.
 bool StartTasks(Turn& turn, QueueClass& queue_class, Job& job) {
   std::int64_t from = 0;
-  while (const std::optional<std::int64_t> index = NextQueued(job, from)) {
-    from = *index + 1;
-    const auto task = job.tasks.find(TaskIndex(*index));
+  while (const std::optional<std::int64_t> position = NextQueued(job, from)) {
+    if (job.AtItsLimit()) return true;
+    from = *position + 1;
+    const TaskIndex index = job.At(*position);
+    const auto task = job.tasks.find(index);
     std::set<WorkerId>* avoid = task == job.tasks.end() || task->second.failed_on.empty()
                                     ? nullptr
                                     : &task->second.failed_on;
@@ -144,7 +146,7 @@ bool StartTasks(Turn& turn, QueueClass& queue_class, Job& job) {
     }
     std::optional<Place> place = Choose(turn.state, queue_class, job, avoid);
     if (place) {
-      StartAttempt(turn, job, TaskIndex(*index), *place->worker, std::move(place->allocation));
+      StartAttempt(turn, job, index, *place->worker, std::move(place->allocation));
     } else if (avoid == nullptr || !Choose(turn.state, queue_class, job, nullptr)) {
       return false;
     }

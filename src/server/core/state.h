@@ -66,10 +66,19 @@ struct Worst {
 struct Job {
   JobRecord record;
   std::map<TaskIndex, Task> tasks;
-  IntervalSet requeued;  // queued again: these have a TaskRecord, so record.queued has them not
+  // Positions, as record.queued, of tasks that are queued again: these have a TaskRecord.
+  IntervalSet requeued;
   std::optional<Worst> worst;
 
   bool HasQueued() const { return !record.queued.empty() || !requeued.empty(); }
+  std::int64_t PositionOf(TaskIndex task) const { return record.spec->tasks.PositionOf(task); }
+  TaskIndex At(std::int64_t position) const { return record.spec->tasks.At(position); }
+  // As many of its tasks as it may have at work are.
+  bool AtItsLimit() const {
+    const std::int64_t limit = record.spec->max_parallel;
+    return limit > 0 &&
+           record.counts[TaskState::kPreparing] + record.counts[TaskState::kRunning] >= limit;
+  }
 };
 
 // All queued tasks with equal requirements: if the first cannot start, none of them can.

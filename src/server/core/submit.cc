@@ -24,8 +24,8 @@ Status CheckSpec(const JobSpec* spec) {
   if (spec->request_id.value().empty()) {
     return InvalidArgument("submit: no request id is given. Draw one");
   }
-  if (spec->task_count < 1 || spec->task_count > limits::kMaxTasksPerJob) {
-    return InvalidArgument("submit: " + std::to_string(spec->task_count) +
+  if (spec->tasks.count < 1 || spec->tasks.count > limits::kMaxTasksPerJob) {
+    return InvalidArgument("submit: " + std::to_string(spec->tasks.count) +
                            " tasks are asked for. A job has 1 to " +
                            std::to_string(limits::kMaxTasksPerJob));
   }
@@ -91,8 +91,8 @@ Job NewJob(const SubmitJobs& event, std::shared_ptr<const JobSpec> spec, JobId i
   Job job;
   job.record.id = id;
   job.record.user = event.caller.user;
-  job.record.queued = IntervalSet::Range(0, spec->task_count);
-  job.record.counts[TaskState::kQueued] = spec->task_count;
+  job.record.queued = IntervalSet::Range(0, spec->tasks.count);
+  job.record.counts[TaskState::kQueued] = spec->tasks.count;
   job.record.created = now.wall;
   job.record.spec = std::move(spec);
   return job;
@@ -114,6 +114,7 @@ Result<std::string> SameRequest(const JobSpec& asked, const JobSpec& known, JobI
   JobSpec alike = asked;
   alike.source_tree = known.source_tree;
   alike.stdin_blob = known.stdin_blob;
+  if (alike.tasks.count == known.tasks.count) alike.items = known.items;
   if (alike == known) return what + " and was given other files: it runs with those";
   return AlreadyExists(what +
                        " and asks for something else. Use another --request-id, or see `gpulayer "

@@ -4,7 +4,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/line_file.h"
 #include "model/limits.h"
+#include "wire/convert.h"
 #include "wire/jobs.h"
 
 namespace gpulayer::rpc {
@@ -29,11 +31,11 @@ Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobRe
   wire::ToProto(job, out->mutable_job());
   const TaskIndex from = page.only ? *page.only : page.from;
   if (from.value() < 0) return InvalidArgument("task: not less than 0");
-  if (page.only && page.only->value() >= job.spec->task_count) {
+  if (page.only && !job.spec->tasks.Contains(*page.only)) {
     return NotFound("job " + ToString(id) + ": no task " + std::to_string(page.only->value()));
   }
   GPULAYER_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
-                            reader.GetTasks(id, from, page.only ? 1 : limit + 1));
+                            reader.GetTasks(id, from, page.only ? 1 : limit + 1, page.states));
   std::size_t bytes = 0;
   for (const TaskRecord& task : tasks) {
     if (page.only && task.ref.task != *page.only) break;
@@ -47,6 +49,22 @@ Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobRe
     pb::TaskInfo* info = out->add_tasks();
     wire::ToProto(task, attempts, info);
     bytes += info->ByteSizeLong();
+  }
+  return OkStatus();
+}
+
+Status AddItems(BlobStore& blobs, pb::GetJobReply* job) {
+  GPULAYER_ASSIGN_OR_RETURN(const Hash hash,
+                            wire::HashFromBytes(job->job().spec().items_blob(), "items"));
+  if (hash.empty() || job->tasks().empty()) return OkStatus();
+  GPULAYER_ASSIGN_OR_RETURN(BlobStore::OpenBlob blob, blobs.Open(hash));
+  GPULAYER_ASSIGN_OR_RETURN(const LineFile lines, LineFile::Open(std::move(blob.fd)));
+  std::size_t bytes = job->ByteSizeLong();
+  for (pb::TaskInfo& task : *job->mutable_tasks()) {
+    GPULAYER_ASSIGN_OR_RETURN(std::string item, lines.Line(task.index()));
+    bytes += item.size() + 8;
+    if (bytes > limits::kMaxMessageBytes - 1024) break;  // items may be long, and are a help alone
+    task.set_item(std::move(item));
   }
   return OkStatus();
 }

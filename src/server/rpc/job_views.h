@@ -5,9 +5,11 @@
 #define GPULAYER_SERVER_RPC_JOB_VIEWS_H_
 
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
 #include "gpulayer/v1/jobs.pb.h"
+#include "server/blob/blob_store.h"
 #include "server/store/store.h"
 
 namespace gpulayer::rpc {
@@ -17,11 +19,15 @@ namespace pb = ::gpulayer::v1;
 struct TaskPage {
   std::optional<TaskIndex> only;
   TaskIndex from;
-  std::int32_t limit = 0;  // 0: 100
+  std::int32_t limit = 0;         // 0: 100
+  std::vector<TaskState> states;  // only tasks in one of them; none: any
 };
 
 // The job and a page of its tasks, never over a message's size. NOT_FOUND: no such job.
 Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobReply* out);
+
+// Each task's item, of a job that has items. Reads the whole file of them once.
+Status AddItems(BlobStore& blobs, pb::GetJobReply* job);
 
 // A page of jobs, never over a message's size (specs may be large).
 Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::ListJobsReply* out);

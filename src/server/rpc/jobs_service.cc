@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/line_file.h"
 #include "base/text.h"
 #include "gpulayer/v1/jobs.grpc.pb.h"
+#include "model/items.h"
 #include "model/limits.h"
 #include "model/variables.h"
 #include "server/core/requests.h"
@@ -57,6 +59,20 @@ Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
   return specs;
 }
 
+Status CheckItemsHere(Parts& parts, const JobSpec& spec) {
+  Result<BlobStore::OpenBlob> blob = parts.blobs.Open(spec.items);
+  if (!blob.ok()) {
+    return FailedPrecondition("items: blob " + spec.items.hex() +
+                              " is not on the server. Upload it first.");
+  }
+  if (blob->size > limits::kMaxItemsBytes) {
+    return InvalidArgument("job: items of " + FormatSize(blob->size) + " are over the limit of " +
+                           FormatSize(limits::kMaxItemsBytes));
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const LineFile lines, LineFile::Open(std::move(blob->fd)));
+  return CheckItems(spec, lines.count(), lines.longest(), lines.has_nul());
+}
+
 Status CheckContent(Parts& parts, const Specs& specs) {
   std::set<Hash> trees;
   std::set<Hash> inputs;
@@ -74,6 +90,11 @@ Status CheckContent(Parts& parts, const Specs& specs) {
                                 " is not on the server. Upload it first.");
     }
   }
+  for (const auto& spec : specs) {
+    if (!spec->items.empty()) {
+      GPULAYER_RETURN_IF_ERROR(CheckItemsHere(parts, *spec).Prefixed("submit"));
+    }
+  }
   return OkStatus();
 }
 
@@ -84,8 +105,8 @@ Status CheckTasksExist(StoreReader& reader, const Selectors& tasks) {
   for (const core::CancelTasks::Selector& selector : tasks) {
     const Result<JobRecord> job = reader.GetJob(selector.job);
     if (!job.ok()) continue;  // the core says so
-    if (selector.task->value() >= job->spec->task_count) {
-      return core::NoSuchTask({selector.job, *selector.task}, job->spec->task_count);
+    if (!job->spec->tasks.Contains(*selector.task)) {
+      return core::NoSuchTask({selector.job, *selector.task}, job->spec->tasks);
     }
   }
   return OkStatus();
@@ -182,12 +203,19 @@ class JobsService final : public pb::Jobs::CallbackService {
 
   ServerUnaryReactor* Get(CallbackServerContext* context, const pb::GetJobRequest* request,
                           pb::GetJobReply* reply) override {
-    return Read(context, "Jobs.Get", [request, reply](StoreReader& reader) {
+    return Read(context, "Jobs.Get", [this, request, reply](StoreReader& reader) {
       TaskPage page;
       if (request->has_task()) page.only = TaskIndex(request->task());
       page.from = TaskIndex(request->from_task());
       page.limit = request->task_limit();
-      return ReadJob(reader, JobId(request->job()), page, reply);
+      for (const std::int32_t state : request->states()) {
+        if (state < 1 || state > static_cast<std::int32_t>(TaskState::kTimedOut)) {
+          return InvalidArgument("state " + std::to_string(state) + ": not known here");
+        }
+        page.states.push_back(static_cast<TaskState>(state));
+      }
+      GPULAYER_RETURN_IF_ERROR(ReadJob(reader, JobId(request->job()), page, reply));
+      return AddItems(parts_.blobs, reply);
     });
   }
 

@@ -70,7 +70,7 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
 
   Result<View> ReadTask() {
     GPULAYER_ASSIGN_OR_RETURN(const JobRecord job, reader_->GetJob(task_.job));
-    if (task_.task.value() < 0 || task_.task.value() >= job.spec->task_count) {
+    if (!job.spec->tasks.Contains(task_.task)) {
       return NotFound("job " + ToString(task_.job) + ": no task " +
                       std::to_string(task_.task.value()));
     }
@@ -78,7 +78,9 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
                               reader_->GetTasks(task_.job, task_.task, 1));
     if (tasks.empty() || tasks.front().ref != task_) {
       // Without a row it is queued, or it ended without ever having started.
-      return View{IsTerminal(job.state) || !job.queued.Contains(task_.task.value()), AttemptNo()};
+      return View{
+          IsTerminal(job.state) || !job.queued.Contains(job.spec->tasks.PositionOf(task_.task)),
+          AttemptNo()};
     }
     return View{IsTerminal(tasks.front().state) || IsTerminal(job.state), tasks.front().attempts};
   }

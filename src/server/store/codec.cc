@@ -71,9 +71,14 @@ void Visit(A& field, T& x) {
   field(7, x.outputs);
   field(8, x.time_limit);
   field(9, x.grace);
-  field(10, x.task_count);
+  field(10, x.tasks.count);
   field(11, x.wait_for_worker);
   field(12, x.request_id);
+  field(13, x.array);
+  field(14, x.tasks.first);
+  field(15, x.tasks.step);
+  field(16, x.items);
+  field(17, x.max_parallel);
 }
 
 template <typename A, Is<Allocation> T>

@@ -22,7 +22,7 @@ CREATE TABLE jobs (
   request_id        TEXT NOT NULL,
   name              TEXT NOT NULL,
   state             INTEGER NOT NULL,
-  queued            TEXT NOT NULL,     -- task numbers still queued: "0-99,105"
+  queued            TEXT NOT NULL,     -- positions of the tasks still queued: "0-99,105"
   count_blocked     INTEGER NOT NULL,
   count_queued      INTEGER NOT NULL,
   count_preparing   INTEGER NOT NULL,

@@ -87,9 +87,10 @@ class StoreReader {
   };
   virtual Result<JobPage> ListJobs(const JobFilter& filter) = 0;
   virtual Result<JobRecord> GetJob(JobId job) = 0;  // NOT_FOUND
-  // Tasks with a row, `from` on, at most `limit`; queued ones have none.
-  virtual Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from,
-                                                   std::size_t limit) = 0;
+  // Tasks with a row, `from` on, at most `limit`; those never out of `queued` have none. `states`:
+  // only tasks in one of them; none: any.
+  virtual Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from, std::size_t limit,
+                                                   const std::vector<TaskState>& states = {}) = 0;
   virtual Result<std::vector<AttemptRecord>> GetAttempts(TaskRef task) = 0;
 };
 

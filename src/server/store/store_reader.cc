@@ -54,6 +54,7 @@ class SqliteReader : public StoreReader {
     GPULAYER_ASSIGN_OR_RETURN(get_tasks_,
                               db_->Prepare(std::string("SELECT ") + rows::kTaskColumns +
                                            " FROM tasks WHERE job_id = ? AND task_index >= ?"
+                                           " AND ((1 << state) & ?) != 0"
                                            " ORDER BY task_index LIMIT ?"));
     GPULAYER_ASSIGN_OR_RETURN(get_attempts_,
                               db_->Prepare(std::string("SELECT ") + rows::kAttemptColumns +
@@ -101,8 +102,12 @@ class SqliteReader : public StoreReader {
     return job;
   }
 
-  Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from, std::size_t limit) override {
-    get_tasks_.Int(job.value()).Int(from.value()).Int(static_cast<std::int64_t>(limit));
+  Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from, std::size_t limit,
+                                           const std::vector<TaskState>& states) override {
+    std::int64_t wanted = 0;
+    for (const TaskState state : states) wanted |= std::int64_t{1} << static_cast<int>(state);
+    get_tasks_.Int(job.value()).Int(from.value()).Int(states.empty() ? -1 : wanted);
+    get_tasks_.Int(static_cast<std::int64_t>(limit));
     return Named(rows::ReadAll<TaskRecord>(get_tasks_, rows::ReadTask));
   }
 

@@ -1,0 +1,24 @@
+// What a task of a job with items runs.
+#ifndef GPULAYER_MODEL_ITEMS_H_
+#define GPULAYER_MODEL_ITEMS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "model/job.h"
+
+namespace gpulayer {
+
+// Each "{}" within a word becomes the item. No shell is involved: one word stays one word.
+std::vector<std::string> WithItem(std::vector<std::string> command, std::string_view item);
+
+// Whether each of `tasks` lines can become an argument and GPULAYER_ITEM. INVALID_ARGUMENT says
+// what no kernel takes. `longest`: bytes of the longest line.
+Status CheckItems(const JobSpec& spec, std::int64_t lines, std::int64_t longest, bool has_nul);
+
+}  // namespace gpulayer
+
+#endif  // GPULAYER_MODEL_ITEMS_H_

@@ -1,0 +1,54 @@
+#include "base/line_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gpulayer {
+namespace {
+
+LineFile Of(const std::string& text) {
+  UniqueFd fd(memfd_create("lines", MFD_CLOEXEC));
+  EXPECT_TRUE(WriteAll(fd.get(), text).ok());
+  Result<LineFile> file = LineFile::Open(std::move(fd));
+  EXPECT_TRUE(file.ok()) << file.status().ToString();
+  return *std::move(file);
+}
+
+TEST(LineFileTest, LinesAsTheyStand) {
+  const LineFile file = Of("one\n\n \x80\xFF\r\nlast");
+  ASSERT_EQ(file.count(), 4);
+  EXPECT_EQ(*file.Line(0), "one");
+  EXPECT_EQ(*file.Line(1), "");
+  EXPECT_EQ(*file.Line(2), " \x80\xFF\r");
+  EXPECT_EQ(*file.Line(3), "last");
+  EXPECT_EQ(file.longest(), 4);
+  EXPECT_FALSE(file.has_nul());
+  EXPECT_EQ(file.Line(4).status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(file.Line(-1).status().code(), StatusCode::kOutOfRange);
+}
+
+TEST(LineFileTest, NothingIsNoLineAndAnEndIsOne) {
+  EXPECT_EQ(Of("").count(), 0);
+  EXPECT_EQ(Of("\n").count(), 1);
+  EXPECT_EQ(Of("a\n").count(), 1);
+  EXPECT_TRUE(Of(std::string("a\0b", 3)).has_nul());
+}
+
+TEST(LineFileTest, AnyOfManyLongerThanABlock) {
+  std::string text;
+  const auto line = [](int i) {
+    return std::to_string(i) + std::string(static_cast<std::size_t>(i % 97), 'x');
+  };
+  for (int i = 0; i < 5000; ++i) text += line(i) + "\n";
+  text += std::string(300'000, 'y') + "\nend";
+  const LineFile file = Of(text);
+  ASSERT_EQ(file.count(), 5002);
+  for (const int i : {0, 1, 1023, 1024, 1025, 4095, 4999}) EXPECT_EQ(*file.Line(i), line(i));
+  EXPECT_EQ(file.Line(5000)->size(), 300'000u);
+  EXPECT_EQ(*file.Line(5001), "end");
+}
+
+}  // namespace
+}  // namespace gpulayer
