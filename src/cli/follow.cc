@@ -273,7 +273,7 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
       if (code == 0) code = session.left() != 0 ? 128 + session.left() : kCouldNot;
     }
   }
-  SayEnd(*info, options.source_dir);
+  if (!options.array) SayEnd(*info, options.source_dir);  // its last line says it
   if (options.json) PrintOut(ResultJson({*info, report}));
   return code;
 }

@@ -37,18 +37,26 @@ std::string JobText(const JobInfo& job) {
       {"started", TimeText(job.started)},
       {"ended", TimeText(job.ended)},
   });
-  Table attempts({"ATTEMPT", "STATE", "WORKER", "EXIT", "STARTED", "ENDED"});
+  std::vector<std::string> head = {"ATTEMPT", "STATE", "WORKER", "EXIT", "STARTED", "ENDED"};
+  if (job.has_items) head.emplace_back("ITEM");
+  Table attempts(head);
   bool any = false;
   for (const TaskInfo& task : job.tasks) {
     for (const AttemptInfo& a : task.attempts) {
       any = true;
-      attempts.Add({std::to_string(job.id) + "." + std::to_string(task.index) + "#" +
-                        std::to_string(a.number),
-                    ToString(a.state), a.worker, ExitText(a.outcome), TimeText(a.started),
-                    TimeText(a.ended)});
+      std::vector<std::string> row = {std::to_string(job.id) + "." + std::to_string(task.index) +
+                                          "#" + std::to_string(a.number),
+                                      ToString(a.state),
+                                      a.worker,
+                                      ExitText(a.outcome),
+                                      TimeText(a.started),
+                                      TimeText(a.ended)};
+      if (job.has_items) row.push_back(task.item.value_or(""));
+      attempts.Add(std::move(row));
     }
   }
   if (any) text += "\n" + attempts.ToText();
+  if (job.next_task) text += "and more tasks, from " + std::to_string(*job.next_task) + " on\n";
   return text;
 }
 
