@@ -8,7 +8,6 @@ Usage: ship.py [--only idle,small,big] [--bin build/release/bin] [--scratch DIR]
 """
 
 import argparse
-import contextlib
 import os
 import pathlib
 import re
@@ -16,86 +15,12 @@ import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "peers"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "peers"))
 
 import common  # noqa: E402
-
-GIB = 1 << 30
-
-
-def progress(text: str) -> None:
-    print(f"ship.py: {text}", file=sys.stderr, flush=True)
-
-
-class Cluster:
-    """A server and a worker started by `gpulayer up` below `root`, used through a login over TLS."""
-
-    def __init__(self, binaries: pathlib.Path, root: pathlib.Path) -> None:
-        self.root = root
-        self.binaries = binaries
-        self.env = {**os.environ, "GPULAYER_DATA_DIR": str(root / "data"), "GPULAYER_CONFIG_DIR": str(root / "config"),
-                    "PATH": f"{binaries}:{os.environ['PATH']}"}
-        for name in ("GPULAYER_TARGET", "GPULAYER_TOKEN"):
-            self.env.pop(name, None)
-        port = common.free_port()
-        said = self.run("up", "--listen", f"127.0.0.1:{port}").stdout
-        try:
-            login = re.search(r"login\s+(\S+)\s+--token\s+(\S+)", said)
-            token = login[2] if login else self.run("token", "create", "--role", "client").stdout.split()[-1]
-            self.run("login", f"127.0.0.1:{port}", "--token", "-", "--name", "bench", stdin=token)
-        except BaseException:
-            self.down()
-            raise
-
-    def run(self, *words: str, stdin: str = "", cwd: pathlib.Path | None = None) -> subprocess.CompletedProcess[str]:
-        """One `gpulayer` command; its error text ends this script."""
-        done = subprocess.run(["gpulayer", *words], env=self.env, input=stdin, text=True, capture_output=True,
-                              cwd=cwd or self.root, check=False, timeout=600)
-        if done.returncode != 0:
-            raise SystemExit(f"ship.py: gpulayer {' '.join(words[:3])} ended with {done.returncode}: {done.stderr.strip()}")
-        return done
-
-    def timed(self, *words: str) -> tuple[float, str]:
-        start = time.monotonic()
-        done = self.run(*words)
-        return time.monotonic() - start, done.stdout
-
-    def blobs(self) -> dict[str, int]:
-        """Every file of the server's blob store with its size."""
-        return {str(p): p.stat().st_size for p in (self.root / "data").glob("**/blobs/v1/??/*")}
-
-    def processes(self) -> dict[str, list[int]]:
-        """Pids of our daemons, by program name."""
-        found: dict[str, list[int]] = {}
-        mark = f"{self.root}/".encode()
-        for entry in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if not entry.name.isdigit() or not os.readlink(entry / "exe").startswith(str(self.binaries)):
-                    continue
-                if mark in (entry / "cmdline").read_bytes() or mark in (entry / "environ").read_bytes():
-                    found.setdefault(pathlib.Path(os.readlink(entry / "exe")).name, []).append(int(entry.name))
-        return found
-
-    def down(self) -> None:
-        subprocess.run(["gpulayer", "down"], env=self.env, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
-
-
-@contextlib.contextmanager
-def cluster(args: argparse.Namespace) -> Iterator[Cluster]:
-    root = pathlib.Path(tempfile.mkdtemp(prefix="ship-", dir=args.scratch))
-    started = None
-    try:
-        started = Cluster(args.bin, root)
-        yield started
-    finally:
-        if started:
-            started.down()
-        shutil.rmtree(root, ignore_errors=True)
+from cluster import GIB, arguments, cluster, progress, run  # noqa: E402
 
 
 def cpu_seconds(pid: int) -> float:
@@ -187,7 +112,7 @@ def big_file(args: argparse.Namespace) -> None:
         home = time.time() - float(done.stdout.strip().splitlines()[-1])
         came = sum(p.stat().st_size for p in (c.root / "gpulayer_runs").glob("*/big.bin"))
         if came != size:
-            raise SystemExit(f"ship.py: {came} bytes of {size} came home")
+            raise SystemExit(f"{came} bytes of {size} came home")
         floor += [copy_and_fsync(source / "big.bin", c.root / "copy.bin") for _ in range(2)]
         median = statistics.median(floor)
 
@@ -200,30 +125,12 @@ def big_file(args: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent / "build/release/bin")
-    parser.add_argument("--scratch", help="where the scratch folder is made; its disk is what is measured")
-    parser.add_argument("--only", default="idle,small,big")
+    parser = arguments(__doc__)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--repeat", type=int, default=7)
     parser.add_argument("--big-bytes", type=int, default=GIB)
     parser.add_argument("--idle-seconds", type=int, default=60)
-    args = parser.parse_args()
-    args.bin = args.bin.resolve()
-    if not (args.bin / "gpulayer").is_file():
-        parser.error(f"no gpulayer in {args.bin}: run scripts/build.sh")
-    parts = {"idle": idle, "small": small_files, "big": big_file}
-    wanted = args.only.split(",")
-    if unknown := set(wanted) - set(parts):
-        parser.error(f"--only knows {', '.join(parts)}, not {', '.join(sorted(unknown))}")
-    version = subprocess.run([args.bin / "gpulayer", "version"], text=True, capture_output=True, check=False).stdout.strip()
-    commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], text=True, capture_output=True, check=False)
-    common.emit("setup", gpulayer=version, commit=commit.stdout.strip(), memory_gib=round(
-        os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1), **common.versions())
-    for name in wanted:
-        progress(name)
-        parts[name](args)
-    return 0
+    return run(parser, {"idle": idle, "small": small_files, "big": big_file})
 
 
 if __name__ == "__main__":
