@@ -97,6 +97,12 @@ struct TaskSelector {
   std::optional<std::int64_t> task;
 };
 
+struct RetryOptions {
+  bool unsuccessful_only =
+      false;               // of several tasks those that did not succeed, under their numbers
+  std::string request_id;  // as JobSpec's
+};
+
 struct CancelOptions {
   bool now = false;  // SIGKILL at once, without the job's grace
 };
@@ -162,6 +168,11 @@ class GPULAYER_EXPORT Client {
   // Whether Download could make a run folder here now; asks no server and makes nothing.
   // FAILED_PRECONDITION: no, and why.
   static Status CheckDownload(const DownloadOptions& options = {});
+
+  // The same again as a new job: command, source, limits. FAILED_PRECONDITION: it is not over yet, its
+  // files are no longer there, or with `unsuccessful_only` nothing is left to do. NOT_FOUND. Others
+  // as Submit.
+  Result<Job> Retry(std::int64_t job, const RetryOptions& options = {});
 
   // A handle of a job that exists, or not: no call is made.
   Job Attach(std::int64_t job) const;

@@ -137,7 +137,8 @@ struct JobInfo {
   Time created{};
   std::optional<Time> started;
   std::optional<Time> ended;
-  bool is_array = false;  // several tasks, or one with a number of its own
+  std::int64_t retry_of = 0;  // the job that it repeats; 0: none
+  bool is_array = false;      // several tasks, or one with a number of its own
   bool has_items = false;
   std::int64_t task_count = 1;
   std::map<JobState, std::int64_t> task_states;  // how many tasks are in each; none where 0

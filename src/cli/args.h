@@ -80,6 +80,13 @@ struct ResultArgs {
 };
 int RunJobResult(const ResultArgs& args);
 
+struct RetryArgs {
+  Common common;
+  std::int64_t job = 0;
+  RetryOptions options;
+};
+int RunJobRetry(const RetryArgs& args);
+
 struct WorkerArgs {
   Common common;
   std::string worker;  // of show: name or id

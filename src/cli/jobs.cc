@@ -28,6 +28,7 @@ std::string JobText(const JobInfo& job) {
                     ? ""
                     : std::string(ToString(job.outcome.cause)) +
                           (job.outcome.cause_text.empty() ? "" : ": " + job.outcome.cause_text)},
+      {"retry of", job.retry_of > 0 ? "job " + std::to_string(job.retry_of) : ""},
       {"tasks", job.is_array ? ArrayProgress(job) : ""},
       {"command", ShellWords(job.request.command)},
       {"slots", std::to_string(r.slots)},
@@ -145,6 +146,15 @@ int RunJobCancel(const CancelArgs& args) {
       text += ", " + std::to_string(done.already_ended) + " already over";
     }
     PrintOut(text + "\n");
+    return 0;
+  });
+}
+
+int RunJobRetry(const RetryArgs& args) {
+  return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
+    GPULAYER_TRY(const Job job, client.Retry(args.job, args.options));
+    for (const std::string& warning : job.warnings()) PrintNote(warning);
+    PrintOut(args.common.json ? SubmittedJson(job) : std::to_string(job.id()) + "\n");
     return 0;
   });
 }

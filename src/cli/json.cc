@@ -87,6 +87,7 @@ Json JobHead(const JobInfo& job) {
               {"signal", OrNull(job.outcome.signal)},
               {"cause", CauseOf(job.outcome.cause)},
               {"cause_text", Bytes(job.outcome.cause_text)},
+              {"retry_of", job.retry_of > 0 ? Json(job.retry_of) : Json(nullptr)},
               {"task_count", job.task_count},
               {"task_states", std::move(states)},
               {"source_hash", job.source_hash.empty() ? Json(nullptr) : Json(job.source_hash)},

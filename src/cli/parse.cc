@@ -592,7 +592,8 @@ class Parser {
     AddCancel(*job, "cancel");
     AddCancel(app_, "cancel");
     AddResult(*job);
-    for (const char* name : {"retry", "release", "set", "exec"}) AddUnbuiltVerb(*job, name);
+    AddRetry(*job);
+    for (const char* name : {"release", "set", "exec"}) AddUnbuiltVerb(*job, name);
   }
 
   void AddList(CLI::App& parent, const std::string& name) {
@@ -741,6 +742,26 @@ class Parser {
     verb->add_flag("--download", raw->args.download, "bring the outputs into the run folder");
     verb->add_option("--to", raw->args.to, "bring the outputs directly into this folder");
     verb->add_option("ID", raw->job, "number of the job");
+  }
+
+  void AddRetry(CLI::App& parent) {
+    struct Raw {
+      RetryArgs args;
+      std::string job;
+    };
+    auto raw = std::make_shared<Raw>();
+    CLI::App* verb = Verb(parent, "retry", "Run a job again, as a new one; prints its id.",
+                          "gpulayer job retry 42 --failed", [raw]() -> Action {
+                            if (raw->job.empty()) Usage("which job? Give its number");
+                            raw->args.job = ToJob(raw->job);
+                            return [raw] { return RunJobRetry(raw->args); };
+                          });
+    AddCommon(verb, &raw->args.common);
+    verb->add_flag("--failed", raw->args.options.unsuccessful_only,
+                   "of several tasks only those that did not succeed");
+    verb->add_option("--request-id", raw->args.options.request_id, "same id, same job");
+    verb->add_option("ID", raw->job, "number of the job");
+    AddUnbuilt(verb, {"--resume"});
   }
 
   void AddWorkers() {

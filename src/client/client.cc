@@ -100,6 +100,10 @@ Result<JobPage> Client::List(const ListOptions& options) {
   return page;
 }
 
+Result<Job> Client::Retry(std::int64_t job, const RetryOptions& options) {
+  return impl_->Retry(impl_, job, options);
+}
+
 Result<JobInfo> Client::Get(std::int64_t job, const TaskOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply reply, impl_->GetPage(job, options));
   return client::ToInfo(reply);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "client/convert.h"
 #include "client/fetch.h"
@@ -11,6 +12,7 @@
 #include "gpulayer/v1/admin.pb.h"
 #include "model/limits.h"
 #include "tree/run_folder.h"
+#include "wire/convert.h"
 #include "wire/tree.h"
 #include "wire/version.h"
 
@@ -112,6 +114,12 @@ Result<std::vector<api::Job>> api::Client::Impl::Submit(const std::shared_ptr<Im
     }
     *request.add_jobs() = *std::move(job);
   }
+  return Queue(self, request, std::move(warnings));
+}
+
+Result<std::vector<api::Job>> api::Client::Impl::Queue(
+    const std::shared_ptr<Impl>& self, const v1::SubmitRequest& request,
+    std::vector<std::vector<std::string>> warnings) {
   if (request.ByteSizeLong() > limits::kMaxMessageBytes - 1024) {
     return InvalidArgument(
         "submit: " + FormatSize(static_cast<std::int64_t>(request.ByteSizeLong())) +
@@ -139,6 +147,48 @@ Result<std::vector<api::Job>> api::Client::Impl::Submit(const std::shared_ptr<Im
     jobs.push_back(std::move(job));
   }
   return jobs;
+}
+
+Status api::Client::Impl::LeaveOutSuccessful(std::int64_t job, v1::JobSpec* spec) {
+  GPULAYER_ASSIGN_OR_RETURN(const gpulayer::JobSpec asked, wire::FromProto(*spec));
+  IntervalSet rest = asked.only.empty() ? IntervalSet::Range(0, asked.tasks.count) : asked.only;
+  TaskOptions succeeded{0, {JobState::kSucceeded}};
+  for (;;) {
+    GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, succeeded));
+    for (const v1::TaskInfo& task : page.tasks()) {
+      rest.Remove(asked.tasks.PositionOf(TaskIndex(task.index())));
+    }
+    if (!page.has_next_task()) break;
+    succeeded.from_task = page.next_task();
+  }
+  if (rest.empty()) {
+    return FailedPrecondition(
+        "retry job " + std::to_string(job) +
+        ": nothing of it failed. To run all of it again: `gpulayer job retry " +
+        std::to_string(job) + "`.");
+  }
+  if (asked.array) spec->set_only(rest.ToText());
+  return OkStatus();
+}
+
+Result<api::Job> api::Client::Impl::Retry(const std::shared_ptr<Impl>& self, std::int64_t job,
+                                          const RetryOptions& options) {
+  GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply known, GetPage(job, {}));
+  const auto state = static_cast<JobState>(known.job().state());
+  if (!IsTerminal(state)) {
+    const std::string name = std::to_string(job);
+    return FailedPrecondition("retry job " + name + ": not over yet (" + api::ToString(state) +
+                              "). Wait with `gpulayer job wait " + name +
+                              "`, or end it with `gpulayer job cancel " + name + "`.");
+  }
+  v1::SubmitRequest request;
+  v1::JobSpec* spec = request.add_jobs();
+  *spec = known.job().spec();
+  spec->set_request_id(options.request_id.empty() ? RandomHex(16) : options.request_id);
+  spec->set_retry_of(job);
+  if (options.unsuccessful_only) GPULAYER_RETURN_IF_ERROR(LeaveOutSuccessful(job, spec));
+  GPULAYER_ASSIGN_OR_RETURN(std::vector<Job> jobs, Queue(self, request, {{}}));
+  return std::move(jobs.front());
 }
 
 Status api::Client::Impl::StreamLogs(std::int64_t job, const LogOptions& options,

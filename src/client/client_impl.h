@@ -26,6 +26,8 @@ class api::Client::Impl {
 
   Result<std::vector<Job>> Submit(const std::shared_ptr<Impl>& self,
                                   const std::vector<JobSpec>& specs);
+  Result<Job> Retry(const std::shared_ptr<Impl>& self, std::int64_t job,
+                    const RetryOptions& options);
   Status StreamLogs(std::int64_t job, const LogOptions& options,
                     const std::function<bool(const LogChunk&)>& on_chunk);
   Result<JobInfo> Watch(std::int64_t job, const std::function<void(const JobInfo&)>& on_change,
@@ -46,6 +48,11 @@ class api::Client::Impl {
   Result<v1::JobSpec> Ship(const JobSpec& spec, std::map<std::string, client::Shipped>* sources,
                            std::vector<std::string>* warnings);
   Result<std::string> RunFolder(std::int64_t job, const DownloadOptions& options);
+  // Takes those that succeeded out of what `spec`, the job's own, asks for.
+  Status LeaveOutSuccessful(std::int64_t job, v1::JobSpec* spec);
+  Result<std::vector<Job>> Queue(const std::shared_ptr<Impl>& self,
+                                 const v1::SubmitRequest& request,
+                                 std::vector<std::vector<std::string>> warnings);
   void CancelRequestIds(const v1::SubmitRequest& request);
 
   const ClientOptions options_;

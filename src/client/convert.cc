@@ -227,7 +227,10 @@ api::JobInfo ToInfo(const v1::JobInfo& in) {
   out.request = ToSpec(in.spec());
   out.source_hash = HexEncode(in.spec().source_tree());
   Times(in, &out);
-  out.task_count = in.spec().task_count();
+  out.task_count = 0;
+  for (const std::int64_t count : in.counts()) out.task_count += count;
+  if (out.task_count == 0) out.task_count = in.spec().task_count();
+  out.retry_of = in.spec().retry_of();
   out.is_array = in.spec().array();
   out.has_items = !in.spec().items_blob().empty();
   for (int i = 1; i < in.counts_size(); ++i) {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "model/ids.h"
+#include "model/interval_set.h"
 #include "model/resources.h"
 
 namespace gpulayer {
@@ -134,9 +135,16 @@ struct JobSpec {
   bool array = false;  // else one task, number 0
   TaskNumbers tasks;
   Hash items;                     // blob of lines, a task's own by its position; empty: no items
+  IntervalSet only;               // positions of those that are tasks of this job; empty: all
   std::int64_t max_parallel = 0;  // tasks that hold a place at the same time; 0: no limit
+  JobId retry_of;                 // what it repeats; 0: nothing
   bool wait_for_worker = false;
   RequestId request_id;  // never empty
+
+  std::int64_t task_count() const { return only.empty() ? tasks.count : only.size(); }
+  bool HasTask(TaskIndex task) const {
+    return tasks.Contains(task) && (only.empty() || only.Contains(tasks.PositionOf(task)));
+  }
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 

@@ -1,6 +1,7 @@
 #include "wire/convert.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 #include "model/limits.h"
@@ -83,6 +84,9 @@ Status CheckTasks(const JobSpec& spec) {
       tasks.step > limits::kMaxTaskNumber ||
       tasks.At(tasks.count - 1).value() > limits::kMaxTaskNumber) {
     return Bad("task numbers go from 0 to " + std::to_string(limits::kMaxTaskNumber));
+  }
+  if (!spec.only.empty() && std::prev(spec.only.runs().end())->second > tasks.count) {
+    return Bad("a task beyond the last one");
   }
   if (!spec.array && tasks != TaskNumbers()) return Bad("one command is task 0 and no other");
   if (!spec.items.empty() && (!spec.array || tasks.first != 0 || tasks.step != 1)) {
@@ -222,6 +226,8 @@ void ToProto(const JobSpec& in, pb::JobSpec* out) {
   out->set_task_step(in.tasks.step);
   out->set_items_blob(HashToBytes(in.items));
   out->set_max_parallel(in.max_parallel);
+  out->set_only(in.only.ToText());
+  out->set_retry_of(in.retry_of.value());
   out->set_wait_for_worker(in.wait_for_worker);
   out->set_request_id(in.request_id.value());
 }
@@ -247,6 +253,8 @@ Result<JobSpec> FromProto(const pb::JobSpec& in) {
   out.tasks = {in.first_task(), in.task_step() == 0 ? 1 : in.task_step(), in.task_count()};
   GPULAYER_ASSIGN_OR_RETURN(out.items, HashFromBytes(in.items_blob(), "items_blob"));
   out.max_parallel = in.max_parallel();
+  GPULAYER_ASSIGN_OR_RETURN(out.only, IntervalSet::FromText(in.only()));
+  out.retry_of = JobId(in.retry_of());
   out.wait_for_worker = in.wait_for_worker();
   out.request_id = RequestId(in.request_id());
   GPULAYER_RETURN_IF_ERROR(CheckSpec(out));

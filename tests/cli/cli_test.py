@@ -463,6 +463,36 @@ class Arrays(Up):
         self.assertEqual(follower.returncode, 130)
         self.gpulayer("job", "wait", job, code=130)
 
+    def test_retry_of_what_failed_keeps_the_numbers(self) -> None:
+        mark = self.home.path / "mended"
+        line = f"echo $GPULAYER_TASK; [ $((GPULAYER_TASK % 4)) != 2 ] || [ -e {mark} ]"
+        self.gpulayer("submit", "--name", "first", "--array", "2-10:2", "--shell", line, code=1)
+        first = json.loads(self.gpulayer("job", "list", "--name", "first", "--json").stdout)["items"][0]["id"]
+        mark.touch()
+        again = self.gpulayer("job", "retry", "--failed", str(first)).stdout.decode().strip()
+        self.gpulayer("job", "wait", again)
+        shown = json.loads(self.gpulayer("job", "show", again, "--json").stdout)
+        self.assertEqual([task["index"] for task in shown["tasks"]], [2, 6, 10])
+        self.assertEqual((shown["retry_of"], shown["task_count"], shown["name"]), (first, 3, "first"))
+        self.assertIn(f"nothing of it failed", self.gpulayer("job", "retry", "--failed", again, code=1).stderr.decode())
+        self.gpulayer("job", "logs", f"{again}.4", code=1)
+        whole = self.gpulayer("job", "retry", str(first)).stdout.decode().strip()
+        self.gpulayer("job", "wait", whole)
+        self.assertEqual(json.loads(self.gpulayer("job", "show", whole, "--json").stdout)["task_count"], 5)
+
+    def test_retry_of_one_command_with_its_source(self) -> None:
+        (self.home.cwd / "src").mkdir()
+        (self.home.cwd / "src" / "a").write_text("was")
+        self.gpulayer("submit", "--name", "src", "--source", "src", "--", "cat", "a")
+        (self.home.cwd / "src" / "a").write_text("edited")
+        job = json.loads(self.gpulayer("job", "list", "--name", "src", "--json").stdout)["items"][0]["id"]
+        again = self.gpulayer("job", "retry", str(job)).stdout.decode().strip()
+        self.assertEqual(self.gpulayer("job", "logs", "-f", again).stdout, b"was")
+        self.gpulayer("job", "retry", "99999", code=1)
+        waits = self.gpulayer("submit", "--detach", "--", "sleep", "600").stdout.decode().strip()
+        self.assertIn("not over yet", self.gpulayer("job", "retry", waits, code=1).stderr.decode())
+        self.gpulayer("cancel", "--now", waits)
+
     def test_what_cannot_be_meant(self) -> None:
         (self.home.cwd / "empty").write_bytes(b"")
         (self.home.cwd / "nul").write_bytes(b"a\0b\n")

@@ -61,6 +61,8 @@ inline JobSpec RandomSpec() {
   spec.array = Number() % 2 == 0;
   spec.tasks = {Number(), Number(), Number()};
   spec.max_parallel = Number();
+  if (Coin()) spec.only.Add(Number() & 0xFFFF);
+  spec.retry_of = JobId(Number());
   spec.wait_for_worker = Coin();
   spec.request_id = RequestId(Bytes());
   return spec;

@@ -26,6 +26,9 @@ JobSpec FullSpec() {
   spec.array = true;
   spec.tasks = {3, 2, 7};
   spec.max_parallel = 4;
+  spec.only.Add(1);
+  spec.only.Add(6);
+  spec.retry_of = JobId(3);
   spec.request_id = RequestId("r1");
   return spec;
 }

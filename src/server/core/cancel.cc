@@ -30,7 +30,7 @@ Status CheckSelector(const State& state, const Caller& caller, CancelTasks::Sele
     return PermissionDenied(what + ": it is a job of " + job.user.value() + ". Ask " +
                             job.user.value() + " or an admin");
   }
-  if (selector.task && !job.spec->tasks.Contains(*selector.task)) {
+  if (selector.task && !job.spec->HasTask(*selector.task)) {
     return NoSuchTask({selector.job, *selector.task}, job.spec->tasks);
   }
   return OkStatus();

@@ -45,7 +45,7 @@ class Finder {
       Expect(n >= 0, name + ": a negative count");
       all += n;
     }
-    Expect(all == job.record.spec->tasks.count, name + ": counts do not add up");
+    Expect(all == job.record.spec->task_count(), name + ": counts do not add up");
     const std::int64_t limit = job.record.spec->max_parallel;
     Expect(limit == 0 || counted[TaskState::kPreparing] + counted[TaskState::kRunning] <= limit,
            name + ": more at work than it may have");

@@ -91,8 +91,8 @@ Job NewJob(const SubmitJobs& event, std::shared_ptr<const JobSpec> spec, JobId i
   Job job;
   job.record.id = id;
   job.record.user = event.caller.user;
-  job.record.queued = IntervalSet::Range(0, spec->tasks.count);
-  job.record.counts[TaskState::kQueued] = spec->tasks.count;
+  job.record.queued = spec->only.empty() ? IntervalSet::Range(0, spec->tasks.count) : spec->only;
+  job.record.counts[TaskState::kQueued] = spec->task_count();
   job.record.created = now.wall;
   job.record.spec = std::move(spec);
   return job;

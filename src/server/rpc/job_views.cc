@@ -31,7 +31,7 @@ Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobRe
   wire::ToProto(job, out->mutable_job());
   const TaskIndex from = page.only ? *page.only : page.from;
   if (from.value() < 0) return InvalidArgument("task: not less than 0");
-  if (page.only && !job.spec->tasks.Contains(*page.only)) {
+  if (page.only && !job.spec->HasTask(*page.only)) {
     return NotFound("job " + ToString(id) + ": no task " + std::to_string(page.only->value()));
   }
   GPULAYER_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,

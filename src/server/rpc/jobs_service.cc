@@ -105,7 +105,7 @@ Status CheckTasksExist(StoreReader& reader, const Selectors& tasks) {
   for (const core::CancelTasks::Selector& selector : tasks) {
     const Result<JobRecord> job = reader.GetJob(selector.job);
     if (!job.ok()) continue;  // the core says so
-    if (!job->spec->tasks.Contains(*selector.task)) {
+    if (!job->spec->HasTask(*selector.task)) {
       return core::NoSuchTask({selector.job, *selector.task}, job->spec->tasks);
     }
   }

@@ -70,7 +70,7 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
 
   Result<View> ReadTask() {
     GPULAYER_ASSIGN_OR_RETURN(const JobRecord job, reader_->GetJob(task_.job));
-    if (!job.spec->tasks.Contains(task_.task)) {
+    if (!job.spec->HasTask(task_.task)) {
       return NotFound("job " + ToString(task_.job) + ": no task " +
                       std::to_string(task_.task.value()));
     }

@@ -79,6 +79,8 @@ void Visit(A& field, T& x) {
   field(15, x.tasks.step);
   field(16, x.items);
   field(17, x.max_parallel);
+  field(18, x.only);
+  field(19, x.retry_of);
 }
 
 template <typename A, Is<Allocation> T>
@@ -168,6 +170,7 @@ class Encoder {
   void operator()(std::uint64_t tag, const Hash& v) {
     if (!v.empty()) Put(tag, v.bytes());
   }
+  void operator()(std::uint64_t tag, const IntervalSet& v) { (*this)(tag, v.ToText()); }
   template <typename Tag, typename T>
   void operator()(std::uint64_t tag, const Strong<Tag, T>& v) {
     (*this)(tag, v.value());
@@ -261,6 +264,11 @@ class Decoder {
     Result<Hash> hash = Hash::FromBytes(in);
     if (hash.ok()) v = *hash;
     return hash.ok();
+  }
+  static bool Parse(std::string_view in, IntervalSet& v) {
+    Result<IntervalSet> set = IntervalSet::FromText(in);
+    if (set.ok()) v = *std::move(set);
+    return set.ok();
   }
   template <typename Tag, typename T>
   static bool Parse(std::string_view in, Strong<Tag, T>& v) {
