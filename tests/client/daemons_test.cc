@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 
+#include "base/fs.h"
 #include "client/fake_transport.h"
 #include "gpulayer/host.h"
 #include "gpulayer/v1/workers.pb.h"
@@ -63,6 +64,9 @@ TEST_F(DaemonsTest, JobsEndWithTheirWorkerAndNotWithTheServer) {
   const Result<pid_t> keeper = Spawn(spawn);
   ASSERT_TRUE(keeper.ok());
   const ProcessId process = Identify(*keeper);
+  // Whoever spawned it goes on a moment before the kernel shows its arguments.
+  const std::string shown = "/proc/" + std::to_string(*keeper) + "/cmdline";
+  ASSERT_TRUE(testing::Eventually([&] { return !ReadFile(shown).value_or("").empty(); }));
 
   DaemonRecord server_only;
   dir->Stop(server_only);
