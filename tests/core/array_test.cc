@@ -32,7 +32,8 @@ TEST(ArrayTest, OnlyANumberOfItsOwnCanBeCancelled) {
   const JobId job = b.Submit(Numbered({.first = 5, .step = 3, .count = 3}));
   for (const int task : {0, 4, 6, 14}) {
     const core::ReplyBody reply = b.Cancel(job, task);
-    EXPECT_THAT(std::get<Status>(reply).message(), HasSubstr("It has 5 to 11 in steps of 3")) << task;
+    EXPECT_THAT(std::get<Status>(reply).message(), HasSubstr("It has 5 to 11 in steps of 3"))
+        << task;
   }
   EXPECT_EQ(std::get<core::CancelReply>(b.Cancel(job, 8)).cancelled, 1);
   EXPECT_EQ(b.State(job, 8), TaskState::kCancelled);
