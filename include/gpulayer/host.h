@@ -123,6 +123,8 @@ GPULAYER_EXPORT Status UseTarget(const std::string& name, const std::string& con
 // What a person typed, looked at before anybody is asked. INVALID_ARGUMENT says what is right.
 GPULAYER_EXPORT Status CheckAddress(const std::string& address);  // of a server: HOST[:PORT]
 GPULAYER_EXPORT Status CheckListen(const std::string& address);   // as UpOptions::listen
+// Its address, if there is one, and what the machine is to be called.
+GPULAYER_EXPORT Status CheckJoin(const JoinOptions& options);
 GPULAYER_EXPORT Status CheckLogin(const LoginOptions& options);   // its address and its name
 GPULAYER_EXPORT Status CheckTargetName(const std::string& name);  // of a login
 

@@ -878,11 +878,11 @@ class Parser {
                             const JoinOptions& asked = raw->args.options;
                             if (asked.address.empty() && !asked.token.empty())
                               Usage("which server? Give its address");
-                            if (!asked.address.empty()) Need(CheckAddress(asked.address));
                             for (const std::string& label : raw->labels) {
                               const auto [key, value] = KeyValue("--label", label);
                               raw->args.options.labels[key] = value;
                             }
+                            Need(CheckJoin(asked));
                             if (raw->args.options.slots.value_or(1) < 1) {
                               Usage("--slots: at least 1");
                             }

@@ -11,6 +11,7 @@
 #include "client/paths.h"
 #include "gpulayer/host.h"
 #include "gpulayer/v1/admin.pb.h"
+#include "model/names.h"
 
 namespace gpulayer {
 namespace {
@@ -324,7 +325,20 @@ Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt
   return OkStatus();
 }
 
+Status api::CheckJoin(const JoinOptions& options) {
+  if (!options.address.empty()) {
+    GPULAYER_RETURN_IF_ERROR(client::ParseAddress(options.address).status());
+  }
+  WorkerProfile profile;  // as the server looks at it
+  profile.name = options.name.empty() ? "default" : options.name;
+  profile.zone = options.zone;
+  profile.region = options.region;
+  profile.labels = options.labels;
+  return CheckNames(profile);
+}
+
 Result<api::JoinReport> api::Join(const JoinOptions& options) {
+  GPULAYER_RETURN_IF_ERROR(CheckJoin(options));
   GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(options.data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> before, dir.Load());

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "model/names.h"
 
 namespace gpulayer::worker {
 namespace {
@@ -28,6 +29,8 @@ class Reader {
       const std::string key(k.str());
       if (key == "name" || key == "zone" || key == "region") {
         GPULAYER_ASSIGN_OR_RETURN(std::string text, Text(key, node));
+        const Status fit = CheckName(key, text, key == "name" ? 1 : 0);
+        if (!fit.ok()) return Bad(node, fit.message());
         (key == "name" ? out.name : key == "zone" ? out.zone : out.region) = std::move(text);
       } else if (key == "slots") {
         const auto n = node.value_exact<std::int64_t>();
@@ -68,6 +71,9 @@ class Reader {
         std::string key(name.str());
         GPULAYER_ASSIGN_OR_RETURN(std::string text, Text(key, value));
         if (section == "labels") {
+          Status fit = CheckName("label", key, 1);
+          if (fit.ok()) fit = CheckName("label " + key, text, 0);
+          if (!fit.ok()) return Bad(value, fit.message());
           out.labels[std::move(key)] = std::move(text);
         } else if (key.empty() || key.find('=') != std::string::npos) {
           return Bad(value, "'" + key + "' is no name of a variable");

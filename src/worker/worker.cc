@@ -12,6 +12,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "model/names.h"
 #include "wire/version.h"
 #include "worker/agent/agent.h"
 #include "worker/attempt_files.h"
@@ -149,6 +150,7 @@ Status Worker::Impl::Start() {
   profile_.region = options_.region;
   profile_.labels = options_.labels;
   profile_.version = wire::kProgramVersion;
+  GPULAYER_RETURN_IF_ERROR(CheckNames(profile_).Prefixed("start worker"));
 
   GPULAYER_ASSIGN_OR_RETURN(const ServerLink link,
                             OpenLink({options_.server, options_.ca_pem, options_.credential}));

@@ -60,6 +60,9 @@ TEST(WorkerFileTest, BadFilesNameThePlace) {
       {"[env]\n\"A=B\" = \"x\"\n", "no name of a variable"},
       {"worker = 3\n", "worker must be a table"},
       {"[worker\n", "worker.toml:1"},
+      {"[worker]\nname = \"a\\nb\"\n", "worker.toml:2: name: 1 to 200 bytes"},
+      {"[worker]\nname = \"\"\n", "worker.toml:2: name: 1 to 200 bytes"},
+      {"[labels]\ntier = \"a\\nb\"\n", "worker.toml:2: label tier: 0 to 200 bytes"},
   };
   for (const auto& row : rows) {
     const Result<WorkerFile> file = ParseWorkerFile(row.text, "worker.toml");

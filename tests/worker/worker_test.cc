@@ -478,6 +478,23 @@ TEST_F(WorkerTest, RefusedCredentialIsSaidOnceAndNotRepeated) {
   EXPECT_FALSE((*worker)->connected());
 }
 
+TEST_F(WorkerTest, WhatTheServerCannotMakeSenseOfIsSaidOnceAndNotRepeated) {
+  WorkerOptions options = Options();
+  options.name = "a\nb";
+  EXPECT_EQ(Worker::Start(options).status().code(), StatusCode::kInvalidArgument);
+  options = Options();
+  server_.set_refuse({grpc::StatusCode::INVALID_ARGUMENT, "hello: name: too odd"});
+  std::atomic<int> refusals{0};
+  options.on_refused = [&](const Status& why, Worker::StopMode mode) {
+    EXPECT_THAT(why.message(), HasSubstr("refused this worker: hello: name: too odd"));
+    EXPECT_EQ(mode, Worker::StopMode::kKeepJobs);
+    ++refusals;
+  };
+  Result<std::unique_ptr<Worker>> worker = Worker::Start(std::move(options));
+  ASSERT_TRUE(worker.ok());
+  EXPECT_TRUE(Eventually([&] { return refusals == 1; }));
+}
+
 // The server starts its jobs elsewhere, so they must not go on here.
 TEST_F(WorkerTest, ARevokedCredentialEndsTheJobs) {
   std::atomic<int> refusals{0};

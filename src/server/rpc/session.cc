@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "model/limits.h"
+#include "model/names.h"
 #include "server/rpc/respond.h"
 #include "server/rpc/trees.h"
 #include "wire/convert.h"
@@ -36,33 +37,18 @@ bool IsWorkerId(const std::string& id) {
          });
 }
 
-Status CheckName(const std::string& what, const std::string& text, std::size_t least) {
-  if (text.size() < least || text.size() > limits::kMaxNameBytes || Printable(text) != text) {
-    return InvalidArgument("hello: " + what + ": " + std::to_string(least) + " to " +
-                           std::to_string(limits::kMaxNameBytes) +
-                           " bytes of printable UTF-8 are needed");
-  }
-  return OkStatus();
-}
-
 Result<core::WorkerConnected> ToConnected(const v1::Hello& in) {
   core::WorkerConnected out;
   WorkerProfile& profile = out.profile;
   if (!IsWorkerId(in.worker_id())) return InvalidArgument("hello: worker id: not 32 hex digits");
-  GPULAYER_RETURN_IF_ERROR(CheckName("name", in.name(), 1));
-  GPULAYER_RETURN_IF_ERROR(CheckName("zone", in.zone(), 0));
-  GPULAYER_RETURN_IF_ERROR(CheckName("region", in.region(), 0));
-  GPULAYER_RETURN_IF_ERROR(CheckName("boot id", in.boot_id(), 0));
-  GPULAYER_RETURN_IF_ERROR(CheckName("version", in.version().program(), 0));
+  GPULAYER_RETURN_IF_ERROR(CheckName("hello: boot id", in.boot_id(), 0));
+  GPULAYER_RETURN_IF_ERROR(CheckName("hello: version", in.version().program(), 0));
   profile.id = WorkerId(in.worker_id());
   profile.name = in.name();
   profile.zone = in.zone();
   profile.region = in.region();
   profile.labels = wire::LabelsFromProto(in.labels());
-  for (const auto& [key, value] : profile.labels) {
-    GPULAYER_RETURN_IF_ERROR(CheckName("label", key, 1));
-    GPULAYER_RETURN_IF_ERROR(CheckName("label " + key, value, 0));
-  }
+  GPULAYER_RETURN_IF_ERROR(CheckNames(profile).Prefixed("hello"));
   GPULAYER_ASSIGN_OR_RETURN(profile.resources, wire::FromProto(in.resources()));
   profile.version = in.version().program();
   out.boot_id = in.boot_id();

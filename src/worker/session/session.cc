@@ -78,7 +78,8 @@ Result<Event> ToEvent(const pb::ServerMessage& message) {
 bool IsRefusal(const Status& status) {
   return status.code() == StatusCode::kUnauthenticated ||
          status.code() == StatusCode::kPermissionDenied ||
-         status.code() == StatusCode::kFailedPrecondition;
+         status.code() == StatusCode::kFailedPrecondition ||
+         status.code() == StatusCode::kInvalidArgument;
 }
 
 // One stream. gRPC's reactions and our own calls meet under mutex_; nothing of gRPC is called with
@@ -418,7 +419,8 @@ class Session::Impl {
 
   void Refuse(const Status& why, bool let_in) {
     const std::string server = "server " + link_.server;
-    if (why.code() == StatusCode::kFailedPrecondition) {
+    if (why.code() == StatusCode::kFailedPrecondition ||
+        why.code() == StatusCode::kInvalidArgument) {
       return Refuse(server + " refused this worker: " + why.message(), why.code(), false);
     }
     std::string text = server + " refused this worker's credential: " + why.message();

@@ -29,8 +29,9 @@ namespace gpulayer::worker {
 struct Opened {
   std::int64_t stream = 0;
 };
-// The server will not have this worker: UNAUTHENTICATED, PERMISSION_DENIED (its credential), or
-// FAILED_PRECONDITION (its version). The session has ended for good.
+// The server will not have this worker: UNAUTHENTICATED, PERMISSION_DENIED (its credential),
+// FAILED_PRECONDITION (its version), or INVALID_ARGUMENT (what it says of itself). The session has
+// ended for good.
 struct Refused {
   Status why;
   bool revoked = false;  // it had let the credential in before: no attempt is wanted any more
