@@ -199,7 +199,9 @@ Status Worker::Impl::Adopt() {
       PostEnd(id, *status);
       continue;
     }
-    if (files_->store().ReadStarted(id).ok()) Post(Event(ProgramStarted{id}));
+    if (const Result<AttemptStarted> s = files_->store().ReadStarted(id); s.ok()) {
+      Post(Event(ProgramStarted{id, s->at.mono}));
+    }
     GPULAYER_RETURN_IF_ERROR(exec_->Adopt(id).Prefixed("adopt attempt " + id.value()));
   }
   for (const AttemptId& id : running) {
@@ -218,7 +220,11 @@ void Worker::Impl::PostEnd(const AttemptId& id, const AttemptStatus& status) {
     LogInfo("attempt " + id.value() + ": ended " + std::to_string(status.swept) +
             " processes that it left over: " + names);
   }
-  Post(Event(ProgramEnded{id, status.started.has_value(), OutcomeOf(status), status.log_bytes}));
+  ProgramEnded ended{id, status.started.has_value(), OutcomeOf(status), status.log_bytes, {}, {}};
+  if (status.started) ended.started_at = status.started->at.mono;
+  // Of one whose keeper died nobody knows when.
+  if (status.failed_step != StartStep::kMonitor) ended.ended_at = status.ended.mono;
+  Post(Event(std::move(ended)));
 }
 
 void Worker::Impl::Stop(StopMode mode) {
@@ -317,7 +323,8 @@ void Worker::Impl::On(SessionEvent event) {
 }
 
 void Worker::Impl::On(ExecEvent event) {
-  if (event.kind == ExecEvent::Kind::kStarted) return Do(ProgramStarted{event.id});
+  if (event.kind == ExecEvent::Kind::kStarted)
+    return Do(ProgramStarted{event.id, event.started.at.mono});
   PostEnd(event.id, event.status);
 }
 
@@ -365,7 +372,7 @@ void Worker::Impl::On(const worker::Start& action) {
   if (status.ok()) return;
   Outcome outcome;
   outcome.cause = {CauseKind::kSpawnFailed, status.message()};
-  Post(Event(ProgramEnded{action.id, false, std::move(outcome), 0}));
+  Post(Event(ProgramEnded{action.id, false, std::move(outcome), 0, {}, {}}));
 }
 
 void Worker::Impl::On(const StopProgram& action) {

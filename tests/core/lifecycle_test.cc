@@ -130,6 +130,68 @@ TEST(LifecycleTest, StaleReportsChangeNothing) {
   stale(b.Connect("w2"), key);  // another worker speaks of it
 }
 
+// A worker whose daemon was down tells of starts and ends long after.
+TEST(LifecycleTest, StartAndEndAreThoseOfTheProgramNotOfTheReports) {
+  Bench b;
+  const SessionId s = b.Connect("w1");
+  const JobId job = b.Submit({});
+  const WallTime created = b.now().wall;
+  const AttemptKey key = b.Key(job);
+  b.Step(100s);
+  b.Apply(core::AttemptProgress{s, key, AttemptState::kRunning, {}, 60s});
+  EXPECT_EQ(b.store.attempts[key.ref].started, created + 40s);
+  EXPECT_EQ(b.store.jobs[job].started, created + 40s);
+  b.Step(500s);
+  b.Apply(core::AttemptEnded{s, key, true, Exit(0), {}, 7, 560s, 300s});
+  EXPECT_EQ(b.store.attempts[key.ref].started, created + 40s);
+  EXPECT_EQ(b.store.attempts[key.ref].ended, created + 300s);
+  EXPECT_EQ(b.store.jobs[job].ended, created + 300s);
+}
+
+TEST(LifecycleTest, NoReportMovesATimeOutOfItsAttempt) {
+  Bench b;
+  const SessionId s = b.Connect("w1");
+  const JobId job = b.Submit({});
+  const WallTime created = b.now().wall;
+  const AttemptKey key = b.Key(job);
+  b.Step(10s);
+  b.Apply(core::AttemptProgress{s, key, AttemptState::kRunning, {}, 4000s});
+  EXPECT_EQ(b.store.attempts[key.ref].started, created);
+  b.Step(10s);
+  b.Apply(core::AttemptEnded{s, key, true, Exit(0), {}, 7, 1s, 4000s});
+  EXPECT_EQ(b.store.attempts[key.ref].started, created);
+  EXPECT_EQ(b.store.attempts[key.ref].ended, created);
+}
+
+TEST(LifecycleTest, AStartFoundOnReconnectIsSetRightByTheWorker) {
+  Bench b;
+  b.Connect("w1");
+  const JobId job = b.Submit({});
+  const WallTime created = b.now().wall;
+  AttemptKey key = b.Key(job);
+  b.Step(50s);
+  const SessionId s = b.Connect("w1", {4, 16ll << 30, {}}, {{key, AttemptState::kRunning}});
+  EXPECT_EQ(b.store.attempts[key.ref].started, created + 50s);
+  key = b.Key(job);
+  b.Apply(core::AttemptProgress{s, key, AttemptState::kRunning, {}, 45s});
+  EXPECT_EQ(b.store.attempts[key.ref].started, created + 5s);
+  EXPECT_EQ(b.store.jobs[job].started, created + 5s);
+  b.Apply(core::AttemptProgress{s, key, AttemptState::kRunning, {}, 47s});  // known: it stays
+  EXPECT_EQ(b.store.attempts[key.ref].started, created + 5s);
+}
+
+// The last end of an array is that of the task which ended last, in whatever order they are told.
+TEST(LifecycleTest, AJobEndsWithItsLastTask) {
+  Bench b;
+  const SessionId s = b.Connect("w1");
+  const JobId job = b.Submit(SpecBuilder().Tasks(2));
+  const WallTime created = b.now().wall;
+  b.Step(100s);
+  b.Apply(core::AttemptEnded{s, b.Key(job, 0), true, Exit(0), {}, 7, 100s, 20s});
+  b.Apply(core::AttemptEnded{s, b.Key(job, 1), true, Exit(0), {}, 7, 100s, 60s});
+  EXPECT_EQ(b.store.jobs[job].ended, created + 80s);
+}
+
 TEST(LifecycleTest, RepeatedEndIsAnsweredAgain) {
   Bench b;
   const SessionId s = b.Connect("w1");

@@ -109,6 +109,28 @@ class AgentTest : public ::testing::Test {
   std::vector<Action> actions_;
 };
 
+TEST_F(AgentTest, ReportsSayHowLongAgo) {
+  Connect();
+  Do(Assigned{Work(1, false)});
+  Do(Prepared{Id(1), OkStatus()});
+  Do(ProgramStarted{Id(1), now_}, 5s);
+  EXPECT_EQ(std::get<SendProgress>(actions_.at(0)).started_ago, 5s);
+  Do(Disconnected{});
+  Do(ProgramEnded{Id(1), true, Exit(0), 0, now_ - 5s, now_ + 10s}, 10s);
+  now_ += 300s;
+  Connect(2, {1});
+  EXPECT_EQ(LastEnded().started_ago, 315s);
+  EXPECT_EQ(LastEnded().ended_ago, 300s);
+}
+
+TEST_F(AgentTest, TimesOfAnotherBootAreNotCompared) {
+  Connect();
+  Run(1, false);
+  Do(ProgramEnded{Id(1), true, Exit(0), 0, now_ + 1h, now_ + 2h});
+  EXPECT_EQ(LastEnded().started_ago, std::nullopt);
+  EXPECT_EQ(LastEnded().ended_ago, std::nullopt);
+}
+
 TEST_F(AgentTest, GoodProgramComesHomeWhole) {
   Connect();
   EXPECT_THAT(Do(Assigned{Work(1)}), ElementsAre("prepare a1"));

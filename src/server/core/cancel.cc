@@ -41,7 +41,7 @@ void EndUnstarted(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome)
   Task& task = job.tasks[index];
   task.record.ref = {job.record.id, index};
   job.record.queued.Remove(job.PositionOf(index));
-  EndTask(turn, job, task, outcome);
+  EndTask(turn, job, task, outcome, turn.now.wall);
 }
 
 std::int64_t CancelUnstarted(Turn& turn, Job& job, const Outcome& outcome) {
@@ -56,7 +56,7 @@ std::int64_t CancelUnstarted(Turn& turn, Job& job, const Outcome& outcome) {
   job.record.queued = IntervalSet();
   job.record.counts[TaskState::kQueued] -= queued.size();
   job.record.counts[TaskState::kCancelled] += queued.size();
-  NoteEnd(job, job.At(queued.First()), TaskState::kCancelled, outcome);
+  NoteEnd(job, job.At(queued.First()), TaskState::kCancelled, outcome, turn.now.wall);
   SyncQueue(turn.state, job);
   turn.changed.insert(job.record.id);
   return queued.size();
@@ -97,7 +97,7 @@ void CancelOne(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome, bo
   if (it == job.tasks.end()) {
     ++reply.already_ended;
   } else if (!it->second.attempt) {
-    EndTask(turn, job, it->second, outcome);
+    EndTask(turn, job, it->second, outcome, turn.now.wall);
     ++reply.cancelled;
   } else {
     const Stopped stopped = OrderStop(turn, job, it->second, outcome.cause, at_once);

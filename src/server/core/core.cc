@@ -46,7 +46,7 @@ std::vector<Effect> Turn::Finish() {
     job.record.state = JobStateOf(job.record.counts);
     const bool ended = AllEnded(job.record.counts);
     if (ended) {
-      job.record.ended = now.wall;
+      job.record.ended = std::min(now.wall, job.last_end.value_or(now.wall));
       if (job.worst) job.record.outcome = job.worst->outcome;
     }
     if (inserted.contains(id)) {

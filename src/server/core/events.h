@@ -81,6 +81,7 @@ struct AttemptProgress {
   AttemptKey key;
   AttemptState state = AttemptState::kRunning;
   Outcome outcome;
+  std::optional<Duration> started_ago = {};  // by the worker's clock; none: an older worker
 };
 
 // The attempt is over, its log and outputs are stored.
@@ -91,6 +92,8 @@ struct AttemptEnded {
   Outcome outcome;
   OutputResult outputs;
   std::int64_t log_bytes = 0;
+  std::optional<Duration> started_ago = {};  // as AttemptProgress
+  std::optional<Duration> ended_ago = {};    // since the program's end
 };
 
 // Time passed. The engine sends one at least every second.

@@ -86,6 +86,7 @@ void StartAttempt(Turn& turn, Job& job, TaskIndex index, Worker& worker, Allocat
   task.record.attempts = AttemptNo(task.record.attempts.value() + 1);
   task.holds = true;
   task.stop_now = false;
+  task.start_guessed = false;
 
   AttemptRecord attempt;
   attempt.ref = {task.record.ref, task.record.attempts};
@@ -109,11 +110,11 @@ void StartAttempt(Turn& turn, Job& job, TaskIndex index, Worker& worker, Allocat
   task.attempt = std::move(attempt);
 }
 
-void MarkRunning(Turn& turn, Job& job, Task& task) {
+void MarkRunning(Turn& turn, Job& job, Task& task, WallTime at) {
   AttemptRecord& attempt = *task.attempt;
   attempt.state = AttemptState::kRunning;
-  attempt.started = turn.now.wall;
-  if (!job.record.started) job.record.started = turn.now.wall;
+  attempt.started = at;
+  if (!job.record.started) job.record.started = at;
   task.failed_on.clear();
   task.failed_names.clear();
   task.failed_starts = 0;
@@ -132,27 +133,28 @@ void MarkFinishing(Turn& turn, Job& job, Task& task, const Outcome& outcome) {
   Move(turn, job, task, TaskState::kFinishing);
 }
 
-void CloseAttempt(Turn& turn, Task& task, AttemptState state) {
+void CloseAttempt(Turn& turn, Task& task, AttemptState state, WallTime at) {
   Release(turn, task);
   AttemptRecord& attempt = *task.attempt;
   attempt.state = state;
-  attempt.ended = turn.now.wall;
+  attempt.ended = at;
   std::erase(turn.state.workers.at(attempt.worker).attempts, task.record.ref);
   turn.Put(attempt);
   task.attempt.reset();
 }
 
-void NoteEnd(Job& job, TaskIndex task, TaskState state, const Outcome& outcome) {
+void NoteEnd(Job& job, TaskIndex task, TaskState state, const Outcome& outcome, WallTime at) {
+  job.last_end = std::max(at, job.last_end.value_or(at));
   const bool worse = !job.worst || Rank(state) > Rank(job.worst->state) ||
                      (Rank(state) == Rank(job.worst->state) && task < job.worst->task);
   if (worse) job.worst = Worst{state, task, outcome};
 }
 
-void EndTask(Turn& turn, Job& job, Task& task, const Outcome& outcome) {
+void EndTask(Turn& turn, Job& job, Task& task, const Outcome& outcome, WallTime at) {
   const TaskIndex index = task.record.ref.task;
   task.record.outcome = outcome;
   Move(turn, job, task, TerminalStateOf(outcome));
-  NoteEnd(job, index, task.record.state, outcome);
+  NoteEnd(job, index, task.record.state, outcome, at);
   job.requeued.Remove(job.PositionOf(index));
   job.tasks.erase(index);
   SyncQueue(turn.state, job);
@@ -174,15 +176,16 @@ void LoseAttempt(Turn& turn, TaskRef ref, const std::string& why) {
   const Cause stop = attempt.stop;
   const std::string worker = attempt.worker_name;
   if (known.cause.kind == CauseKind::kNone) attempt.outcome.cause = {CauseKind::kWorkerLost, why};
-  CloseAttempt(turn, task, AttemptState::kLost);
+  const WallTime now = turn.now.wall;
+  CloseAttempt(turn, task, AttemptState::kLost, now);
 
   // A program known to have failed has failed; one that succeeded runs again, because its outputs
   // and the end of its log are gone with the machine.
   if (known.cause.kind != CauseKind::kNone && known.cause.kind != CauseKind::kWorkerLost &&
       TerminalStateOf(known) != TaskState::kSucceeded) {
-    return EndTask(turn, job, task, known);
+    return EndTask(turn, job, task, known, now);
   }
-  if (stop.kind != CauseKind::kNone) return EndTask(turn, job, task, Outcome{{}, {}, stop});
+  if (stop.kind != CauseKind::kNone) return EndTask(turn, job, task, Outcome{{}, {}, stop}, now);
   if (started) {
     ++task.record.losses;
     // Kept in the row, so that a restart of the server forgets no machine's name.
@@ -194,7 +197,7 @@ void LoseAttempt(Turn& turn, TaskRef ref, const std::string& why) {
       outcome.cause = {CauseKind::kCrashLimit, "crash limit: its machine was lost " +
                                                    std::to_string(task.record.losses) +
                                                    " times: " + last.text};
-      return EndTask(turn, job, task, outcome);
+      return EndTask(turn, job, task, outcome, now);
     }
   }
   Requeue(turn, job, task);

@@ -20,22 +20,22 @@ Task* FindCurrent(State& state, const Worker& worker, const AttemptKey& key);
 
 // queued -> preparing. REQUIRES: the task is queued and `allocation` is free on the worker.
 void StartAttempt(Turn& turn, Job& job, TaskIndex index, Worker& worker, Allocation allocation);
-// preparing -> running.
-void MarkRunning(Turn& turn, Job& job, Task& task);
+// preparing -> running, since `at`.
+void MarkRunning(Turn& turn, Job& job, Task& task, WallTime at);
 // preparing or running -> finishing: the allocation is free.
 void MarkFinishing(Turn& turn, Job& job, Task& task, const Outcome& outcome);
 // Closes the current attempt (record's state and outcome are set by the caller) and frees what it
-// holds; the task must be ended or queued again next.
-void CloseAttempt(Turn& turn, Task& task, AttemptState state);
-// active or queued -> terminal. `task` is gone afterwards.
-void EndTask(Turn& turn, Job& job, Task& task, const Outcome& outcome);
+// holds; the task must be ended or queued again next. It ended at `at`.
+void CloseAttempt(Turn& turn, Task& task, AttemptState state, WallTime at);
+// active or queued -> terminal, at `at`. `task` is gone afterwards.
+void EndTask(Turn& turn, Job& job, Task& task, const Outcome& outcome, WallTime at);
 // active -> queued, at its old place in the order.
 void Requeue(Turn& turn, Job& job, Task& task);
 // The machine or its daemon is gone, `why` for people. The task ends if a stop was ordered or if
 // this happened too often, else it is queued again.
 void LoseAttempt(Turn& turn, TaskRef ref, const std::string& why);
-// Notes an ended task in the job's outcome.
-void NoteEnd(Job& job, TaskIndex task, TaskState state, const Outcome& outcome);
+// Notes an ended task in the job's outcome and end.
+void NoteEnd(Job& job, TaskIndex task, TaskState state, const Outcome& outcome, WallTime at);
 
 }  // namespace gpulayer::core
 

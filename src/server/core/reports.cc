@@ -23,9 +23,26 @@ bool ProgramRan(const Outcome& outcome) {
   }
 }
 
-void NoteStart(Turn& turn, Job& job, AttemptRecord& attempt) {
-  if (!attempt.started) attempt.started = turn.now.wall;
-  if (!job.record.started) job.record.started = turn.now.wall;
+// What was so long ago, as far as it can be: not before the attempt was made. A report may come
+// long after what it tells; the worker's wall clock is none of ours.
+WallTime Before(const Turn& turn, const AttemptRecord& attempt, std::optional<Duration> ago) {
+  const WallTime now = turn.now.wall;
+  if (!ago) return now;
+  const auto then = now - std::chrono::duration_cast<WallTime::duration>(*ago);
+  return std::min(now, std::max(then, attempt.created));
+}
+
+void NoteStart(Turn& turn, Job& job, Task& task, std::optional<Duration> ago) {
+  AttemptRecord& attempt = *task.attempt;
+  const bool better = task.start_guessed && ago;
+  if (attempt.started && !better) return;
+  const WallTime at = Before(turn, attempt, ago);
+  if (better) job.record.started = std::min(at, job.record.started.value_or(at));
+  attempt.started = at;
+  task.start_guessed = false;
+  if (!job.record.started) job.record.started = at;
+  turn.Put(attempt);
+  turn.changed.insert(job.record.id);
 }
 
 // The worker that speaks on this session; hears it too.
@@ -61,7 +78,7 @@ void RetryElsewhere(Turn& turn, Job& job, Task& task, Worker& worker, const Outc
   failed.cause = {CauseKind::kSpawnFailed, "no worker could start it in " +
                                                std::to_string(kStartTries) + " tries (" +
                                                Join(names, ", ") + "): " + outcome.cause.text};
-  EndTask(turn, job, task, failed);
+  EndTask(turn, job, task, failed, turn.now.wall);
 }
 
 }  // namespace
@@ -74,9 +91,11 @@ void OnProgress(Turn& turn, const AttemptProgress& event) {
   Job& job = turn.state.jobs.at(event.key.ref.task.job);
   AttemptRecord& attempt = *task->attempt;
   if (event.state == AttemptState::kRunning && attempt.state == AttemptState::kPreparing) {
-    MarkRunning(turn, job, *task);
+    MarkRunning(turn, job, *task, Before(turn, attempt, event.started_ago));
+  } else if (event.state == AttemptState::kRunning && task->start_guessed) {
+    NoteStart(turn, job, *task, event.started_ago);
   } else if (event.state == AttemptState::kFinishing && attempt.state != AttemptState::kFinishing) {
-    if (ProgramRan(event.outcome)) NoteStart(turn, job, attempt);
+    if (ProgramRan(event.outcome)) NoteStart(turn, job, *task, event.started_ago);
     MarkFinishing(turn, job, *task, event.outcome);
   }
 }
@@ -91,7 +110,7 @@ void OnEnded(Turn& turn, const AttemptEnded& event) {
 
   Job& job = turn.state.jobs.at(event.key.ref.task.job);
   AttemptRecord& attempt = *task->attempt;
-  if (event.started) NoteStart(turn, job, attempt);
+  if (event.started) NoteStart(turn, job, *task, event.started_ago);
   attempt.log_bytes = event.log_bytes;
   if (event.outcome.cause.kind == CauseKind::kWorkerLost) {
     return LoseAttempt(turn, task->record.ref, event.outcome.cause.text);
@@ -99,12 +118,14 @@ void OnEnded(Turn& turn, const AttemptEnded& event) {
   attempt.outcome = event.outcome;
   const Cause stop = attempt.stop;
   const bool started = attempt.started.has_value();
-  CloseAttempt(turn, *task, AttemptState::kEnded);
+  const WallTime at =
+      std::max(Before(turn, attempt, event.ended_ago), attempt.started.value_or(attempt.created));
+  CloseAttempt(turn, *task, AttemptState::kEnded, at);
 
   const bool handed_back = event.outcome.cause.kind == CauseKind::kServerStopped ||
                            (event.outcome.cause.kind == CauseKind::kSpawnFailed && !started);
   if (handed_back && stop.kind != CauseKind::kNone) {
-    EndTask(turn, job, *task, Outcome{{}, {}, stop});
+    EndTask(turn, job, *task, Outcome{{}, {}, stop}, at);
   } else if (event.outcome.cause.kind == CauseKind::kServerStopped) {
     worker->leaving = true;  // or it would get the same task at once
     Requeue(turn, job, *task);
@@ -113,7 +134,7 @@ void OnEnded(Turn& turn, const AttemptEnded& event) {
   } else {
     task->record.outputs = event.outputs;
     if (TerminalStateOf(event.outcome) == TaskState::kFailed) ++task->record.failures;
-    EndTask(turn, job, *task, event.outcome);
+    EndTask(turn, job, *task, event.outcome, at);
   }
 }
 

@@ -12,7 +12,7 @@ void RestoreTask(State& state, const TaskRecord& record) {
   if (it == state.jobs.end()) return;
   Job& job = it->second;
   if (IsTerminal(record.state)) {
-    NoteEnd(job, record.ref.task, record.state, record.outcome);
+    NoteEnd(job, record.ref.task, record.state, record.outcome, WallTime::max());
     return;
   }
   job.tasks[record.ref.task].record = record;
@@ -65,7 +65,8 @@ State Restore(Options options, Snapshot snapshot, Instant now) {
     if (job.record.counts[TaskState::kCancelled] > 0) {
       Outcome cancelled;
       cancelled.cause = {CauseKind::kCancelled, "cancelled"};
-      NoteEnd(job, job.At(job.record.spec->tasks.count), TaskState::kCancelled, cancelled);
+      NoteEnd(job, job.At(job.record.spec->tasks.count), TaskState::kCancelled, cancelled,
+              WallTime::max());
     }
     SyncQueue(state, job);
   }

@@ -48,6 +48,7 @@ struct Task {
   std::optional<AttemptRecord> attempt;  // the current one; set exactly while the task is active
   bool holds = false;                    // the attempt's allocation is not free yet
   bool stop_now = false;                 // the ordered stop has no grace any more
+  bool start_guessed = false;            // it was found running; since when is not known yet
   // Workers that could not even start it: others go first, and these only from retry_at on. Empty
   // again once it has started, or when all of them have failed and are tried anew.
   std::set<WorkerId> failed_on;
@@ -69,6 +70,9 @@ struct Job {
   // Positions, as record.queued, of tasks that are queued again: these have a TaskRecord.
   IntervalSet requeued;
   std::optional<Worst> worst;
+  // Of its tasks that are over, the last end; none: none is. What is not known any more after a
+  // restart counts as now.
+  std::optional<WallTime> last_end;
 
   bool HasQueued() const { return !record.queued.empty() || !requeued.empty(); }
   std::int64_t PositionOf(TaskIndex task) const { return record.spec->tasks.PositionOf(task); }

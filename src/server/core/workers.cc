@@ -121,7 +121,10 @@ void OnConnected(Turn& turn, const WorkerConnected& event) {
   }
   turn.sends.push_back(std::move(welcome));
   for (SendStop& stop : stops) turn.sends.push_back(std::move(stop));
-  for (Task* task : running) MarkRunning(turn, state.jobs.at(task->record.ref.job), *task);
+  for (Task* task : running) {
+    MarkRunning(turn, state.jobs.at(task->record.ref.job), *task, turn.now.wall);
+    task->start_guessed = true;  // since when, the worker says next
+  }
 
   const std::vector<TaskRef> believed = worker.attempts;
   for (const TaskRef& ref : believed) {

@@ -64,6 +64,13 @@ Result<core::WorkerConnected> ToConnected(const v1::Hello& in) {
   return out;
 }
 
+// Nonsense is as good as nothing said.
+std::optional<Duration> ToAgo(bool said, std::int64_t us) {
+  constexpr std::int64_t kYear = std::int64_t{366} * 24 * 3600 * 1'000'000;
+  if (!said || us < 0 || us > kYear) return std::nullopt;
+  return std::chrono::microseconds(us);
+}
+
 // Whether waiting cannot help: the outputs are not here, make no sense or are damaged. Anything else
 // (no descriptors, no memory) passes, and is no reason to throw away what a job has made.
 bool OutputsAreBad(const Status& status) {
@@ -314,9 +321,9 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
         in.state() != static_cast<std::int32_t>(AttemptState::kFinishing)) {
       return End(InvalidArgument("progress: state " + std::to_string(in.state())));
     }
-    PostEvent(core::Event(core::AttemptProgress{id_, *std::move(key),
-                                                static_cast<AttemptState>(in.state()),
-                                                wire::FromProto(in.outcome())}));
+    PostEvent(core::Event(core::AttemptProgress{
+        id_, *std::move(key), static_cast<AttemptState>(in.state()), wire::FromProto(in.outcome()),
+        ToAgo(in.has_started_us_ago(), in.started_us_ago())}));
   }
 
   Handled OnLog(const v1::LogAppend& in) {
@@ -369,7 +376,9 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
                              in.started(),
                              wire::FromProto(in.outcome()),
                              *std::move(outputs),
-                             parts_.logs.Size(key->ref)};
+                             parts_.logs.Size(key->ref),
+                             ToAgo(in.has_started_us_ago(), in.started_us_ago()),
+                             ToAgo(in.has_ended_us_ago(), in.ended_us_ago())};
     // The final state may stand only behind the last log byte.
     if (event.log_bytes < in.log_bytes()) {
       ack->set_current(true);

@@ -33,6 +33,8 @@ struct Attempt {
   std::optional<Cause> stop;
 
   bool started = false;
+  std::optional<TimePoint> started_at;
+  std::optional<TimePoint> ended_at;
   Outcome outcome;
   OutputResult outputs;
 
@@ -162,8 +164,13 @@ struct Agent::State {
     if (!a.log_done()) return ReadOn(a);
     if (a.phase != Phase::kOver || a.ended_sent) return;
     a.ended_sent = true;
-    actions.push_back(
-        SendEnded{a.what.key, a.started, a.outcome, a.outputs, a.log_size.value_or(0)});
+    actions.push_back(SendEnded{a.what.key, a.started, a.outcome, a.outputs, a.log_size.value_or(0),
+                                Ago(a.started_at), Ago(a.ended_at)});
+  }
+
+  // None too if that was in another boot of this machine: its clock began again.
+  std::optional<Duration> Ago(const std::optional<TimePoint>& t) const {
+    return t && *t <= now ? std::optional<Duration>(now - *t) : std::nullopt;
   }
 
   void ReadOn(Attempt& a) {
@@ -178,9 +185,10 @@ struct Agent::State {
   void SendState(const Attempt& a) {
     if (!connected || !a.current) return;
     if (a.phase == Phase::kRunning) {
-      actions.push_back(SendProgress{a.what.key, AttemptState::kRunning, {}});
+      actions.push_back(SendProgress{a.what.key, AttemptState::kRunning, {}, Ago(a.started_at)});
     } else if (a.over() && a.started && !RunsAgain(a.outcome)) {
-      actions.push_back(SendProgress{a.what.key, AttemptState::kFinishing, a.outcome});
+      actions.push_back(
+          SendProgress{a.what.key, AttemptState::kFinishing, a.outcome, Ago(a.started_at)});
     }
   }
 
@@ -367,6 +375,7 @@ void Agent::State::On(const ProgramStarted& e) {
   if (a == nullptr || a->phase != Phase::kStarting) return;
   a->phase = Phase::kRunning;
   a->started = true;
+  a->started_at = e.at;
   if (a->given_up) return;
   SendState(*a);
   Report(*a);
@@ -378,6 +387,8 @@ void Agent::State::On(const ProgramEnded& e) {
   a->program_open = false;
   if (a->given_up) return Settle(e.id);
   a->started = a->started || e.started;
+  if (e.started_at) a->started_at = e.started_at;
+  a->ended_at = e.ended_at;
   a->outcome = e.outcome;
   if (!a->log_size) a->log_size = e.log_bytes;
   Cause& cause = a->outcome.cause;

@@ -84,6 +84,7 @@ struct Prepared {
 };
 struct ProgramStarted {
   AttemptId id;
+  std::optional<TimePoint> at = {};  // none: not known any more
 };
 // The program is over, nothing of it is alive, its log is complete. Comes once after Start, if the
 // program could not be started too. A cause of kCancelled or kWorkerLost that the agent itself
@@ -93,6 +94,8 @@ struct ProgramEnded {
   bool started = false;
   Outcome outcome;
   std::int64_t log_bytes = 0;
+  std::optional<TimePoint> started_at = {};
+  std::optional<TimePoint> ended_at = {};
 };
 // Answer to CollectOutputs, once for each, abandoned ones too.
 struct OutputsCollected {
@@ -153,6 +156,7 @@ struct SendProgress {
   AttemptKey key;
   AttemptState state = AttemptState::kRunning;
   Outcome outcome;
+  std::optional<Duration> started_ago = {};
 };
 struct SendLog {
   AttemptKey key;
@@ -165,6 +169,8 @@ struct SendEnded {
   Outcome outcome;
   OutputResult outputs;
   std::int64_t log_bytes = 0;
+  std::optional<Duration> started_ago = {};
+  std::optional<Duration> ended_ago = {};
 };
 // Nothing of the attempt is needed or in use: its folders may go. The agent knows it no longer.
 struct Forget {

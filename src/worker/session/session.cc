@@ -475,6 +475,14 @@ class Session::Impl {
   std::thread thread_;
 };
 
+namespace {
+
+std::int64_t Micros(Duration d) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(d).count();
+}
+
+}  // namespace
+
 Session::Session(ServerLink link, SessionOptions options, Sink sink)
     : impl_(std::make_unique<Impl>(std::move(link), options, std::move(sink))) {}
 Session::~Session() = default;
@@ -485,6 +493,9 @@ void Session::Send(const SendProgress& message) {
   wire::ToProto(message.key, out.mutable_progress()->mutable_key());
   out.mutable_progress()->set_state(static_cast<std::int32_t>(message.state));
   wire::ToProto(message.outcome, out.mutable_progress()->mutable_outcome());
+  if (message.started_ago) {
+    out.mutable_progress()->set_started_us_ago(Micros(*message.started_ago));
+  }
   impl_->Send(std::move(out));
 }
 void Session::Send(SendLog message) {
@@ -502,6 +513,8 @@ void Session::Send(const SendEnded& message) {
   wire::ToProto(message.outcome, ended.mutable_outcome());
   wire::ToProto(message.outputs, ended.mutable_outputs());
   ended.set_log_bytes(message.log_bytes);
+  if (message.started_ago) ended.set_started_us_ago(Micros(*message.started_ago));
+  if (message.ended_ago) ended.set_ended_us_ago(Micros(*message.ended_ago));
   impl_->Send(std::move(out));
 }
 void Session::SetResources(const Resources& resources) { impl_->SetResources(resources); }
