@@ -251,7 +251,9 @@ std::optional<int> FollowBytes(Session& session, const Client& given, std::int64
 int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options) {
   Result<JobInfo> info = Status(StatusCode::kUnknown, "");
   if (options.array) {
-    info = FollowArray(client, job, {options.all_logs, options.json});
+    int unwritten = 0;
+    info = FollowArray(client, job, {options.all_logs, options.json}, &unwritten);
+    if (unwritten != 0 && session.left() == 0) return Unwritten(unwritten, client, job);
   } else {
     const std::optional<int> code = FollowBytes(session, client, job, options);
     if (code) return *code;

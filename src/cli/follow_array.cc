@@ -149,16 +149,21 @@ class AllLogs {
         job_(job),
         out_(json ? STDERR_FILENO : STDOUT_FILENO),
         err_(STDERR_FILENO) {}
-  ~AllLogs() {
+  ~AllLogs() { Finish(); }
+  AllLogs(const AllLogs&) = delete;
+  AllLogs& operator=(const AllLogs&) = delete;
+
+  // Reads what is left. The errno of standard output, if not all could be printed; else 0.
+  int Finish() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       no_more_ = true;
     }
     changed_.notify_all();
     for (std::thread& reader : readers_) reader.join();
+    readers_.clear();
+    return out_.error();
   }
-  AllLogs(const AllLogs&) = delete;
-  AllLogs& operator=(const AllLogs&) = delete;
 
   // Tasks leave `queued` in the order of their numbers: those behind the last one that was seen.
   Status LookForMore() {
@@ -278,7 +283,8 @@ std::string LinePrefixer::Finish() {
   return out;
 }
 
-Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOptions& options) {
+Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOptions& options,
+                            int* unwritten) {
   Progress progress(job);
   Failures failures(client, job);
   std::optional<AllLogs> logs;
@@ -293,6 +299,9 @@ Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOp
     progress.Show(info, IsTerminal(info.state));
   });
   progress.Erase();
+  if (logs) {
+    if (const int error = logs->Finish()) *unwritten = error;
+  }
   if (end.ok() && !looked.ok()) return looked;
   return end;
 }

@@ -15,8 +15,10 @@ struct FollowArrayOptions {
   bool json = false;  // standard output belongs to a document: logs go to standard error
 };
 
-// Until the job is over. Errors as Client::Watch. What it prints is whole lines.
-Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOptions& options);
+// Until the job is over. Errors as Client::Watch. What it prints is whole lines. `unwritten`: the errno
+// of a log that could not be printed, else as it was.
+Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOptions& options,
+                            int* unwritten);
 
 // "12 of 100 done, 1 failed, 4 running"
 std::string ArrayProgress(const JobInfo& job);

@@ -1,7 +1,5 @@
 #include "client/convert.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <chrono>
 #include <iterator>
