@@ -287,7 +287,7 @@ TEST(ParseTest, ACommandInOneWordIsNoted) {
 
 TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
   const std::vector<std::vector<std::string>> kLater = {
-      {"submit", "--array", "0-9", "--", "true"},
+      {"submit", "--nodes", "2", "--", "true"},
       {"submit", "--retries=2", "--", "true"},
       {"submit", "--fence", "--", "true"},
       {"run", "--accelerator", "cuda", "--", "true"},
@@ -295,7 +295,7 @@ TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
       {"up", "--service"},
       {"down", "--drain=10m"},
       {"down", "--drain"},
-      {"job", "retry", "7"},
+      {"job", "release", "7"},
       {"job", "set", "7", "--priority", "1"},
       {"job", "exec", "7", "--", "sh"},
       {"top"},
@@ -312,8 +312,8 @@ TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
     EXPECT_NE(said.err.find("is not built yet in this version"), std::string::npos)
         << testing::PrintToString(words) << said.err;
   }
-  EXPECT_EQ(Type({"submit", "--array", "0-9", "--", "true"})
-                .err.rfind("gpulayer: --array is not built yet", 0),
+  EXPECT_EQ(Type({"submit", "--nodes", "2", "--", "true"})
+                .err.rfind("gpulayer: --nodes is not built yet", 0),
             0u);
 }
 
@@ -322,7 +322,7 @@ TEST(ParseTest, RightUsageGivesSomethingToRun) {
       {"submit", "--", "true"},
       {"submit", "--shell", "echo x"},
       {"submit", "--source", ".", "--dry-run"},
-      {"run", "--", "--array"},
+      {"run", "--", "--nodes"},
       {"ps"},
       {"job", "list", "--state", "running", "--limit", "5"},
       {"logs", "-f", "7.0"},
@@ -427,7 +427,7 @@ TEST(CompletionTest, NamesVerbsAndOptions) {
     EXPECT_NE(text.find("submit"), std::string::npos);
     EXPECT_NE(text.find(std::string(shell) == "fish" ? "-l source-limit" : "--source-limit"),
               std::string::npos);
-    EXPECT_EQ(text.find("--array"), std::string::npos);
+    EXPECT_EQ(text.find("--nodes"), std::string::npos);
   }
 }
 

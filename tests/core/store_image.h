@@ -68,7 +68,8 @@ class StoreImage {
   }
   void Put(const TaskRecord& record) {
     ASSERT_TRUE(jobs.contains(record.ref.job));
-    EXPECT_FALSE(jobs[record.ref.job].queued.Contains(record.ref.task.value()))
+    const JobRecord& job = jobs[record.ref.job];
+    EXPECT_FALSE(job.queued.Contains(job.spec->tasks.PositionOf(record.ref.task)))
         << "in both places: " << ToString(record.ref);
     const auto it = tasks.find(record.ref);
     if (it != tasks.end()) {
