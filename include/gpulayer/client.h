@@ -89,6 +89,7 @@ struct JobPage {
 struct TaskOptions {
   std::int64_t from_task = 0;    // JobInfo::next_task of the page before
   std::vector<JobState> states;  // only tasks in one of them; none: any
+  bool items = true;             // with each task's item
 };
 
 // A whole job, or one task of it.

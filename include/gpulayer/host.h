@@ -1,7 +1,8 @@
 // This machine's part: start and stop server and worker here, join another's server, keep logins.
 //
 // Threads:   functions from any thread; two at once on one data directory exclude each other.
-// Blocking:  Up and Join return when the daemons answer, Down when they are gone: at most 30 s;
+// Blocking:  Up and Join return when the daemons answer, Down when they are gone: at most 30 s, over
+//            a link that is slow a minute;
 //            Login 15 s, over a link that is slow 45 s.
 // Errors:    messages say what is in the way: a port in use, a directory not writable, a token that
 //            is wrong, expired, revoked or of another server, a port without TLS, an address that

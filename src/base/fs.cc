@@ -154,20 +154,24 @@ Result<UniqueFd> OpenFile(const std::string& path, int flags, mode_t mode) {
 
 Result<std::string> ReadFile(const std::string& path, std::size_t limit) {
   GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY));
+  Result<std::string> data = ReadAll(fd.get(), limit);
+  if (!data.ok()) return data.status().Prefixed(path);
+  return data;
+}
+
+Result<std::string> ReadAll(int fd, std::size_t limit) {
   std::string data;
   struct stat st{};
-  if (fstat(fd.get(), &st) == 0 && st.st_size > 0)
+  if (fstat(fd, &st) == 0 && st.st_size > 0)
     data.reserve(std::min(limit, static_cast<std::size_t>(st.st_size)));
   std::string buffer(64 * 1024, '\0');
   for (;;) {
-    Result<std::size_t> n = ReadSome(fd.get(), buffer.data(), buffer.size());
-    if (!n.ok()) return n.status().Prefixed(path);
-    if (*n == 0) return data;
-    if (*n > limit - data.size()) {
-      return ResourceExhausted(path + ": over the limit of " +
-                               FormatSize(static_cast<std::int64_t>(limit)));
+    GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, ReadSome(fd, buffer.data(), buffer.size()));
+    if (n == 0) return data;
+    if (n > limit - data.size()) {
+      return ResourceExhausted("over the limit of " + FormatSize(static_cast<std::int64_t>(limit)));
     }
-    data.append(buffer, 0, *n);
+    data.append(buffer, 0, n);
   }
 }
 

@@ -42,6 +42,7 @@ Result<UniqueFd> OpenFile(const std::string& path, int flags,
 // Whole. RESOURCE_EXHAUSTED: more than `limit` bytes; a device without an end is no trap.
 Result<std::string> ReadFile(const std::string& path,
                              std::size_t limit = std::numeric_limits<std::size_t>::max());
+Result<std::string> ReadAll(int fd, std::size_t limit);  // the same of what is open
 // All of it, or an error; EINTR and short writes are handled.
 Status WriteAll(int fd, std::string_view data);
 Result<std::size_t> ReadSome(int fd, char* buffer, std::size_t size);  // 0: end of file

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 namespace gpulayer {
@@ -50,29 +51,69 @@ Result<LineFile> LineFile::Open(UniqueFd fd) {
 }
 
 Result<std::string> LineFile::Line(std::int64_t n) const {
-  if (n < 0 || n >= count_) {
-    return OutOfRange("line " + std::to_string(n) + ": there are " + std::to_string(count_));
-  }
+  GPULAYER_ASSIGN_OR_RETURN(std::vector<std::string> lines,
+                            Lines({n}, std::numeric_limits<std::size_t>::max()));
+  return std::move(lines.front());
+}
+
+Result<std::vector<std::string>> LineFile::Lines(const std::vector<std::int64_t>& ascending,
+                                                 std::size_t budget) const {
+  std::vector<std::string> out;
   std::string buffer(std::min<std::size_t>(kBlock, static_cast<std::size_t>(longest_) + 1), '\0');
-  std::string line;
-  std::int64_t offset = starts_[static_cast<std::size_t>(n / kStride)];
-  std::int64_t skip = n % kStride;
-  for (;;) {
-    GPULAYER_ASSIGN_OR_RETURN(const std::size_t got,
-                              ReadAt(fd_.get(), buffer.data(), buffer.size(), offset));
-    if (got == 0) return line;  // the last one, without an end
-    offset += static_cast<std::int64_t>(got);
-    std::string_view block(buffer.data(), got);
-    for (; skip > 0; --skip) {
-      const std::size_t end = block.find('\n');
-      if (end == std::string_view::npos) break;
-      block.remove_prefix(end + 1);
+  std::string_view block;    // what is read and not looked at yet
+  std::int64_t offset = 0;   // of what follows the block
+  std::int64_t at = count_;  // the line that the block begins with, or is within
+  for (const std::int64_t n : ascending) {
+    if (n < 0 || n >= count_) {
+      return OutOfRange("line " + std::to_string(n) + ": there are " + std::to_string(count_));
     }
-    if (skip > 0) continue;
-    const std::size_t end = block.find('\n');
-    line.append(block.substr(0, end));
-    if (end != std::string_view::npos) return line;
+    if (at > n || n - at >= kStride) {  // further back, or so far ahead that a mark is nearer
+      block = {};
+      at = n - n % kStride;
+      offset = starts_[static_cast<std::size_t>(n / kStride)];
+    }
+    std::string line;
+    for (bool more = true; more;) {
+      if (block.empty()) {
+        GPULAYER_ASSIGN_OR_RETURN(const std::size_t got,
+                                  ReadAt(fd_.get(), buffer.data(), buffer.size(), offset));
+        if (got == 0) break;  // the last one, without an end
+        offset += static_cast<std::int64_t>(got);
+        block = std::string_view(buffer).substr(0, got);
+      }
+      const std::size_t end = block.find('\n');
+      if (at == n) line.append(block.substr(0, end));
+      block.remove_prefix(end == std::string_view::npos ? block.size() : end + 1);
+      if (end != std::string_view::npos) more = at++ != n;
+    }
+    if (line.size() > budget) return out;
+    budget -= line.size();
+    out.push_back(std::move(line));
   }
+  return out;
+}
+
+std::shared_ptr<const LineFile> LineFiles::Find(const Hash& hash) {
+  for (const auto& [known, file] : files_) {
+    if (known == hash) return file;
+  }
+  return nullptr;
+}
+
+Result<std::shared_ptr<const LineFile>> LineFiles::Get(
+    const Hash& hash, const std::function<Result<UniqueFd>()>& open) {
+  {
+    MutexLock lock(mutex_);
+    if (auto file = Find(hash)) return file;
+  }
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, open());
+  GPULAYER_ASSIGN_OR_RETURN(LineFile read, LineFile::Open(std::move(fd)));
+  MutexLock lock(mutex_);
+  if (auto file = Find(hash)) return file;  // another thread was as quick
+  auto file = std::make_shared<const LineFile>(std::move(read));
+  files_.emplace_back(hash, file);
+  if (files_.size() > most_) files_.pop_front();
+  return std::shared_ptr<const LineFile>(std::move(file));
 }
 
 }  // namespace gpulayer

@@ -252,7 +252,10 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
   Result<JobInfo> info = Status(StatusCode::kUnknown, "");
   if (options.array) {
     int unwritten = 0;
-    info = FollowArray(client, job, {options.all_logs, options.json}, &unwritten);
+    Interrupt leave = session.leave();  // as if the reader's end were a signal
+    info = FollowArray(client, job,
+                       {options.all_logs, options.json, [leave]() mutable { leave.Throw(); }},
+                       &unwritten);
     if (unwritten != 0 && session.left() == 0) return Unwritten(unwritten, client, job);
   } else {
     const std::optional<int> code = FollowBytes(session, client, job, options);

@@ -96,11 +96,11 @@ class Failures {
     const auto now = steady_clock::now();
     if (failed == known_ || full_ || (!at_last && now < next_)) return;
     next_ = now + kFailuresGap;
-    known_ = failed;
     TaskOptions options;
     options.states = States();
     const Result<JobInfo> page = client_.Get(job_, options);
     if (!page.ok()) return;  // a help alone; what matters comes with the end
+    known_ = failed;
     for (const TaskInfo& task : page->tasks) {
       if (full_ || !shown_.insert(task.index).second) continue;
       progress.Erase();
@@ -144,10 +144,11 @@ class Failures {
 // The logs of all tasks as they are written.
 class AllLogs {
  public:
-  AllLogs(Client client, std::int64_t job, bool json)
+  AllLogs(Client client, std::int64_t job, const FollowArrayOptions& options)
       : client_(std::move(client)),
         job_(job),
-        out_(json ? STDERR_FILENO : STDOUT_FILENO),
+        on_unwritten_(options.on_unwritten),
+        out_(options.json ? STDERR_FILENO : STDOUT_FILENO),
         err_(STDERR_FILENO) {}
   ~AllLogs() { Finish(); }
   AllLogs(const AllLogs&) = delete;
@@ -165,19 +166,22 @@ class AllLogs {
     return out_.error();
   }
 
-  // Tasks leave `queued` in the order of their numbers: those behind the last one that was seen.
+  // Tasks start in the order of their numbers: those behind the last one that was seen at work.
+  // (Cancelled ones that never started come in any order.)
   Status LookForMore() {
+    TaskOptions options;
+    options.items = false;
+    options.from_task = next_;
     for (;;) {
-      TaskOptions options;
-      options.from_task = next_;
-      Result<JobInfo> page = client_.Get(job_, options);
+      const Result<JobInfo> page = client_.Get(job_, options);
       if (!page.ok()) return page.status();
       for (const TaskInfo& task : page->tasks) {
+        if (task.attempts.empty()) continue;
         next_ = task.index + 1;
-        if (task.state == JobState::kCancelled && task.attempts.empty()) continue;
         Add(task.index);
       }
       if (!page->next_task) return OkStatus();
+      options.from_task = *page->next_task;
     }
   }
 
@@ -185,7 +189,7 @@ class AllLogs {
   void Add(std::int64_t task) {
     const std::lock_guard<std::mutex> lock(mutex_);
     tasks_.push_back(task);
-    if (readers_.size() < kLogReaders && idle_ == 0) {
+    if (readers_.size() < kLogReaders && tasks_.size() > idle_) {
       readers_.emplace_back([this] { Run(); });
     }
     changed_.notify_one();
@@ -227,11 +231,14 @@ class AllLogs {
   bool Put(ByteSink& sink, const std::string& lines) {
     if (lines.empty()) return true;
     const std::lock_guard<std::mutex> lock(print_);
-    return sink.Write(lines);
+    if (sink.Write(lines)) return true;
+    on_unwritten_();
+    return false;
   }
 
   Client client_;
   const std::int64_t job_;
+  const std::function<void()> on_unwritten_;
   std::int64_t next_ = 0;  // of the caller's thread
 
   std::mutex print_;
@@ -288,7 +295,7 @@ Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOp
   Progress progress(job);
   Failures failures(client, job);
   std::optional<AllLogs> logs;
-  if (options.all_logs) logs.emplace(client, job, options.json);
+  if (options.all_logs) logs.emplace(client, job, options);
   Status looked;
   Result<JobInfo> end = client.Watch(job, [&](const JobInfo& info) {
     if (logs) {

@@ -4,6 +4,9 @@
 #define GPULAYER_CLI_FOLLOW_ARRAY_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
 
 #include "cli/session.h"
 #include "gpulayer/client.h"
@@ -13,6 +16,8 @@ namespace gpulayer::cli {
 struct FollowArrayOptions {
   bool all_logs = false;
   bool json = false;  // standard output belongs to a document: logs go to standard error
+  // A log could not be printed; from any thread, perhaps more than once. Is to end the client's calls.
+  std::function<void()> on_unwritten;
 };
 
 // Until the job is over. Errors as Client::Watch. What it prints is whole lines. `unwritten`: the errno

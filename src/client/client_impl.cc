@@ -152,7 +152,7 @@ Result<std::vector<api::Job>> api::Client::Impl::Queue(
 Status api::Client::Impl::LeaveOutSuccessful(std::int64_t job, v1::JobSpec* spec) {
   GPULAYER_ASSIGN_OR_RETURN(const gpulayer::JobSpec asked, wire::FromProto(*spec));
   IntervalSet rest = asked.only.empty() ? IntervalSet::Range(0, asked.tasks.count) : asked.only;
-  TaskOptions succeeded{0, {JobState::kSucceeded}};
+  TaskOptions succeeded{0, {JobState::kSucceeded}, false};
   for (;;) {
     GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, succeeded));
     for (const v1::TaskInfo& task : page.tasks()) {
@@ -173,7 +173,7 @@ Status api::Client::Impl::LeaveOutSuccessful(std::int64_t job, v1::JobSpec* spec
 
 Result<api::Job> api::Client::Impl::Retry(const std::shared_ptr<Impl>& self, std::int64_t job,
                                           const RetryOptions& options) {
-  GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply known, GetPage(job, {}));
+  GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply known, GetPage(job, {0, {}, false}));
   const auto state = static_cast<JobState>(known.job().state());
   if (!IsTerminal(state)) {
     const std::string name = std::to_string(job);
@@ -265,6 +265,7 @@ Result<v1::GetJobReply> api::Client::Impl::GetPage(std::int64_t job, const TaskO
   v1::GetJobRequest request;
   request.set_job(job);
   request.set_from_task(options.from_task);
+  request.set_items(options.items);
   for (const JobState state : options.states) {
     request.add_states(static_cast<std::int32_t>(state));
   }
@@ -304,7 +305,7 @@ Result<api::DownloadReport> api::Client::Impl::Download(std::int64_t job,
   DownloadReport report;
   std::optional<std::int64_t> from = 0;
   while (from) {
-    GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, {*from, {}}));
+    GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, {*from, {}, false}));
     from = page.has_next_task() ? std::optional(page.next_task()) : std::nullopt;
     for (const v1::TaskInfo& task : page.tasks()) {
       const v1::OutputResult& outputs = task.outputs();

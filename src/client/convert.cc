@@ -131,10 +131,12 @@ Status TasksToProto(const api::JobSpec& spec, v1::JobSpec* out) {
   }
   if (!spec.array) return OkStatus();
   const api::TaskRange& tasks = *spec.array;
-  if (tasks.first < 0 || tasks.last < tasks.first || tasks.step < 1) {
+  if (tasks.first < 0 || tasks.last < tasks.first || tasks.step < 1 ||
+      tasks.last > limits::kMaxTaskNumber) {
     return InvalidArgument("job: tasks " + std::to_string(tasks.first) + " to " +
                            std::to_string(tasks.last) + ", step " + std::to_string(tasks.step) +
-                           ": the first is 0 or more, the last not below it, the step 1 or more");
+                           ": the first is 0 or more, the last not below it and at most " +
+                           std::to_string(limits::kMaxTaskNumber) + ", the step 1 or more");
   }
   out->set_array(true);
   out->set_first_task(tasks.first);

@@ -1,5 +1,7 @@
 #include "gpulayer/text.h"
 
+#include <unistd.h>
+
 #include <charconv>
 #include <cstdio>
 #include <ctime>
@@ -116,9 +118,11 @@ Result<ArrayText> ParseArray(std::string_view text) {
 }
 
 Result<std::vector<std::string>> ReadItems(const std::string& path) {
-  GPULAYER_ASSIGN_OR_RETURN(std::string text,
-                            ReadFile(path == "-" ? "/dev/stdin" : path,
-                                     static_cast<std::size_t>(limits::kMaxItemsBytes)));
+  constexpr auto kLimit = static_cast<std::size_t>(limits::kMaxItemsBytes);
+  // Not by a name as /dev/stdin, which cannot be opened if it is a socket.
+  Result<std::string> read = path == "-" ? ReadAll(STDIN_FILENO, kLimit) : ReadFile(path, kLimit);
+  if (!read.ok()) return path == "-" ? read.status().Prefixed("standard input") : read.status();
+  std::string text = *std::move(read);
   if (text.empty()) return std::vector<std::string>();
   if (text.back() == '\n') text.pop_back();
   return Split(text, '\n');

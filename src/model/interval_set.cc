@@ -1,6 +1,7 @@
 #include "model/interval_set.h"
 
 #include <charconv>
+#include <limits>
 
 #include "base/text.h"
 
@@ -74,7 +75,8 @@ Result<IntervalSet> IntervalSet::FromText(std::string_view text) {
       const auto [p, e] = std::from_chars(s.data(), s.data() + s.size(), out);
       return e == std::errc() && p == s.data() + s.size() && !s.empty();
     };
-    if (!parsed(first, begin) || !parsed(last, end) || begin <= previous_end || end < begin) {
+    if (!parsed(first, begin) || !parsed(last, end) || begin <= previous_end || end < begin ||
+        end == std::numeric_limits<std::int64_t>::max()) {
       return InvalidArgument("\"" + Printable(text) + "\" is not a set of task numbers");
     }
     set.runs_[begin] = end + 1;

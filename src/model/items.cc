@@ -38,15 +38,25 @@ Status CheckItems(const JobSpec& spec, std::int64_t lines, std::int64_t longest,
   if (has_nul)
     return InvalidArgument("job: an item holds a NUL byte, which no program can receive");
   const auto item = static_cast<std::size_t>(longest);
+  const std::string with = "job: with an item of " + std::to_string(longest) + " bytes ";
+  const std::string advice = ". Put such items into files and name those.";
   std::size_t largest = kVariable.size() + item;
+  std::size_t all = largest;
   for (const std::string& word : spec.command) {
-    largest = std::max(largest, word.size() + Places(word) * item);
+    const std::size_t size = word.size() + Places(word) * item;
+    largest = std::max(largest, size);
+    all += size + 1 + sizeof(char*);
   }
   if (largest > limits::kMaxArgBytes) {
-    return InvalidArgument("job: with an item of " + std::to_string(longest) +
-                           " bytes an argument is over the kernel's limit of " +
-                           std::to_string(limits::kMaxArgBytes) +
-                           " bytes. Put such items into files and name those.");
+    return ResourceExhausted(with + "an argument is over the kernel's limit of " +
+                             std::to_string(limits::kMaxArgBytes) + " bytes" + advice);
+  }
+  for (const EnvVar& var : spec.env) {
+    all += var.name.size() + var.value.size() + 2 + sizeof(char*);
+  }
+  if (all > limits::kMaxArgsAndEnvBytes) {
+    return ResourceExhausted(with + "command and environment are over the kernel's limit of " +
+                             std::to_string(limits::kMaxArgsAndEnvBytes) + " bytes" + advice);
   }
   return OkStatus();
 }

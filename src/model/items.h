@@ -15,8 +15,8 @@ namespace gpulayer {
 // Each "{}" within a word becomes the item. No shell is involved: one word stays one word.
 std::vector<std::string> WithItem(std::vector<std::string> command, std::string_view item);
 
-// Whether each of `tasks` lines can become an argument and GPULAYER_ITEM. INVALID_ARGUMENT says
-// what no kernel takes. `longest`: bytes of the longest line.
+// Whether each of the lines can become an argument and GPULAYER_ITEM. RESOURCE_EXHAUSTED: no kernel
+// starts that. INVALID_ARGUMENT: no program could receive it. `longest`: bytes of the longest line.
 Status CheckItems(const JobSpec& spec, std::int64_t lines, std::int64_t longest, bool has_nul);
 
 }  // namespace gpulayer

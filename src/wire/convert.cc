@@ -85,7 +85,8 @@ Status CheckTasks(const JobSpec& spec) {
       tasks.At(tasks.count - 1).value() > limits::kMaxTaskNumber) {
     return Bad("task numbers go from 0 to " + std::to_string(limits::kMaxTaskNumber));
   }
-  if (!spec.only.empty() && std::prev(spec.only.runs().end())->second > tasks.count) {
+  const std::int64_t beyond = spec.only.empty() ? 0 : std::prev(spec.only.runs().end())->second;
+  if (beyond < 0 || beyond > tasks.count) {
     return Bad("a task beyond the last one");
   }
   if (!spec.array && tasks != TaskNumbers()) return Bad("one command is task 0 and no other");

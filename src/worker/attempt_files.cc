@@ -25,7 +25,6 @@ namespace {
 
 constexpr std::int64_t kMaxManifestBytes = std::int64_t{512} << 20;
 constexpr int kHashThreads = 2;
-constexpr std::size_t kItemFiles = 8;  // kept open, for as many jobs at work at the same time
 
 std::string StdinPath(const std::string& attempt_dir) { return JoinPath(attempt_dir, "stdin"); }
 
@@ -71,23 +70,13 @@ Result<std::optional<std::string>> AttemptFiles::ItemOf(const Assignment& assign
                                                         TimePoint deadline, Cancel& cancel) {
   const JobSpec& spec = *assignment.spec;
   if (spec.items.empty()) return std::optional<std::string>();
-  std::shared_ptr<const LineFile> lines;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [hash, file] : items_) {
-      if (hash == spec.items) lines = file;
-    }
-  }
-  if (lines == nullptr) {
-    GPULAYER_ASSIGN_OR_RETURN(const BlobCache::Pins pins,
-                              cache_->Ensure({spec.items}, Fetcher(cancel), deadline));
-    GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, cache_->OpenBlob(spec.items));
-    GPULAYER_ASSIGN_OR_RETURN(LineFile file, LineFile::Open(std::move(fd)));
-    lines = std::make_shared<const LineFile>(std::move(file));
-    MutexLock lock(mutex_);
-    items_.emplace_back(spec.items, lines);
-    if (items_.size() > kItemFiles) items_.pop_front();
-  }
+  GPULAYER_ASSIGN_OR_RETURN(const std::shared_ptr<const LineFile> lines,
+                            items_.Get(spec.items, [&]() -> Result<UniqueFd> {
+                              GPULAYER_ASSIGN_OR_RETURN(
+                                  const BlobCache::Pins pins,
+                                  cache_->Ensure({spec.items}, Fetcher(cancel), deadline));
+                              return cache_->OpenBlob(spec.items);
+                            }));
   GPULAYER_ASSIGN_OR_RETURN(std::string item,
                             lines->Line(spec.tasks.PositionOf(assignment.key.ref.task.task)));
   return std::optional(std::move(item));

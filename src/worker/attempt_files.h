@@ -3,7 +3,6 @@
 #ifndef GPULAYER_WORKER_ATTEMPT_FILES_H_
 #define GPULAYER_WORKER_ATTEMPT_FILES_H_
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,7 +10,6 @@
 #include <vector>
 
 #include "base/line_file.h"
-#include "base/mutex.h"
 #include "base/status.h"
 #include "model/job.h"
 #include "worker/agent/agent.h"
@@ -73,9 +71,7 @@ class AttemptFiles {
   std::string bin_dir_;
   std::string job_cache_dir_;
 
-  Mutex mutex_;
-  // Of the latest jobs with items; a file stays open though the cache lets go of it.
-  std::deque<std::pair<Hash, std::shared_ptr<const LineFile>>> items_ GPULAYER_GUARDED_BY(mutex_);
+  LineFiles items_{8};  // of as many jobs at work at the same time; open though the cache lets go
 };
 
 }  // namespace gpulayer::worker

@@ -46,6 +46,13 @@ TEST(LineFileTest, AnyOfManyLongerThanABlock) {
   const LineFile file = Of(text);
   ASSERT_EQ(file.count(), 5002);
   for (const int i : {0, 1, 1023, 1024, 1025, 4095, 4999}) EXPECT_EQ(*file.Line(i), line(i));
+  const std::vector<std::int64_t> some = {0, 1, 2, 700, 1023, 1024, 3000, 3001, 5000, 5001};
+  const Result<std::vector<std::string>> lines = file.Lines(some, 1'000'000);
+  ASSERT_TRUE(lines.ok());
+  ASSERT_EQ(lines->size(), some.size());
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ((*lines)[i], line(static_cast<int>(some[i])));
+  EXPECT_EQ((*lines)[9], "end");
+  EXPECT_EQ(file.Lines(some, 1000)->size(), 8u) << "as far as there is room";
   EXPECT_EQ(file.Line(5000)->size(), 300'000u);
   EXPECT_EQ(*file.Line(5001), "end");
 }

@@ -450,6 +450,21 @@ class Arrays(Up):
             for task in range(4):
                 self.assertEqual([word for name, word in lines if name.endswith(b".%d" % task)], words, done)
 
+    def test_all_logs_has_those_before_a_cancelled_one(self) -> None:
+        gate = self.home.path / "gate"
+        os.mkfifo(gate)
+        run = self.home.start("submit", "--name", "gated", "--array", "0-5%1", "--all-logs", "--", "sh", "-c",
+                              f"[ $GPULAYER_TASK != 0 ] || cat {gate}; echo ran")
+        job = eventually(lambda: json.loads(self.gpulayer("job", "list", "--name", "gated", "--json").stdout)["items"],
+                         "the job is there")[0]["id"]
+        eventually(lambda: json.loads(self.gpulayer("job", "show", str(job), "--json").stdout)["task_states"].get("running"),
+                   "the first task runs")
+        self.gpulayer("cancel", f"{job}.4")
+        gate.write_text("")
+        out = run.communicate(timeout=PATIENCE)[0]
+        self.assertEqual(sorted(out.splitlines()), [b"%d.%d: ran" % (job, i) for i in (0, 1, 2, 3, 5)])
+        self.assertEqual(run.returncode, 130)
+
     def test_attach_wait_cancel(self) -> None:
         job = self.gpulayer("submit", "--detach", "--array", "0-99%2", "--", "sleep", "600").stdout.decode().strip()
         eventually(lambda: json.loads(self.gpulayer("job", "show", job, "--json").stdout)["task_states"].get("running") == 2,
@@ -506,13 +521,14 @@ class Arrays(Up):
             (["--each", "empty"], "has no line"),
             (["--each", "no-such"], "no-such"),
             (["--each", "nul"], "NUL"),
-            (["--each", "long"], "131071"),
             (["--each", "/dev/zero"], "256MiB"),
             (["--env-file", "/dev/zero"], "8MiB"),
             (["--all-logs", "--detach", "--array", "0-1"], "give one of them"),
         ]:
             done = self.gpulayer("submit", *words, "--", "echo", "{}", code=2)
             self.assertIn(said, done.stderr.decode(), words)
+        done = self.gpulayer("submit", "--each", "long", "--", "echo", "{}", code=125)
+        self.assertIn("131071", done.stderr.decode())
         (self.home.cwd / "one").write_bytes(b"a\n")
         done = self.gpulayer("submit", "--each", "one", "--shell", "echo {}", code=2)
         self.assertIn('"$GPULAYER_ITEM"', done.stderr.decode())

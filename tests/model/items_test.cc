@@ -26,6 +26,8 @@ TEST(ItemsTest, WhatNoProgramCanReceiveIsRefused) {
   const auto half = static_cast<std::int64_t>(limits::kMaxArgBytes / 2);
   EXPECT_TRUE(CheckItems(spec, 2, half - 4, false).ok());
   EXPECT_NE(CheckItems(spec, 2, half + 1, false).message().find("131071"), std::string::npos);
+  spec.command.assign(100, "{}");  // each is fine, all of them are not
+  EXPECT_EQ(CheckItems(spec, 2, half, false).code(), StatusCode::kResourceExhausted);
 }
 
 TEST(TaskNumbersTest, PositionsAndNumbers) {

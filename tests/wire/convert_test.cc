@@ -43,6 +43,18 @@ TEST(ConvertTest, SpecRoundTripsByteForByte) {
   EXPECT_EQ(*back, FullSpec());
 }
 
+TEST(ConvertTest, TasksThatAreNotInTheRangeAreRefused) {
+  pb::JobSpec proto;
+  for (const char* only : {"0-9223372036854775807", "7", "0-7", "9223372036854775806"}) {
+    ToProto(FullSpec(), &proto);  // 7 tasks: positions 0 to 6
+    proto.set_only(only);
+    EXPECT_FALSE(FromProto(proto).ok()) << only;
+  }
+  ToProto(FullSpec(), &proto);
+  proto.set_task_step(1'000'000'000'000);
+  EXPECT_FALSE(FromProto(proto).ok());
+}
+
 TEST(ConvertTest, WhatNoKernelTakesIsRefusedWithTheLimit) {
   JobSpec spec = FullSpec();
   spec.command.push_back(std::string(limits::kMaxArgBytes + 1, 'x'));

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <future>
+#include <system_error>
 #include <utility>
 
 #include "base/fs.h"
@@ -31,9 +32,13 @@ class SyncBehind {
     (void)Wait();
     UniqueFd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));
     if (!copy.valid()) return;  // the sync at the end has more to do
-    running_ = std::async(std::launch::async, [copy = std::move(copy)] {
-      return fdatasync(copy.get()) == 0 ? 0 : errno;
-    });
+    try {
+      running_ = std::async(std::launch::async, [copy = std::move(copy)] {
+        return fdatasync(copy.get()) == 0 ? 0 : errno;
+      });
+    } catch (const std::system_error&) {
+      // No thread to be had: as above.
+    }
   }
 
   // 0, or the errno of the first sync that failed.

@@ -31,7 +31,7 @@ Status CheckSelector(const State& state, const Caller& caller, CancelTasks::Sele
                             job.user.value() + " or an admin");
   }
   if (selector.task && !job.spec->HasTask(*selector.task)) {
-    return NoSuchTask({selector.job, *selector.task}, job.spec->tasks);
+    return NoSuchTask({selector.job, *selector.task}, *job.spec);
   }
   return OkStatus();
 }
@@ -107,11 +107,16 @@ void CancelOne(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome, bo
 
 }  // namespace
 
-Status NoSuchTask(TaskRef task, const TaskNumbers& tasks) {
+Status NoSuchTask(TaskRef task, const JobSpec& spec) {
+  const TaskNumbers& tasks = spec.tasks;
   const std::string last = std::to_string(tasks.At(tasks.count - 1).value());
   std::string its = "Its only one is " + last;
-  if (tasks.count > 1) its = "It has " + std::to_string(tasks.first) + " to " + last;
-  if (tasks.count > 1 && tasks.step > 1) its += " in steps of " + std::to_string(tasks.step);
+  if (!spec.only.empty()) {
+    its = "`gpulayer job show " + ToString(task.job) + "` lists its tasks";
+  } else if (tasks.count > 1) {
+    its = "It has " + std::to_string(tasks.first) + " to " + last;
+    if (tasks.step > 1) its += " in steps of " + std::to_string(tasks.step);
+  }
   return NotFound("cancel job " + ToString(task.job) + ": it has no task " +
                   std::to_string(task.task.value()) + ". " + its);
 }

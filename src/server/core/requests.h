@@ -17,7 +17,7 @@ namespace gpulayer::core {
 Result<std::string> SameRequest(const JobSpec& asked, const JobSpec& known, JobId job);
 
 // NOT_FOUND, of a cancel.
-Status NoSuchTask(TaskRef task, const TaskNumbers& tasks);
+Status NoSuchTask(TaskRef task, const JobSpec& spec);
 
 }  // namespace gpulayer::core
 

@@ -6,7 +6,6 @@
 
 #include "base/line_file.h"
 #include "model/limits.h"
-#include "wire/convert.h"
 #include "wire/jobs.h"
 
 namespace gpulayer::rpc {
@@ -53,20 +52,17 @@ Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobRe
   return OkStatus();
 }
 
-Status AddItems(BlobStore& blobs, pb::GetJobReply* job) {
-  GPULAYER_ASSIGN_OR_RETURN(const Hash hash,
-                            wire::HashFromBytes(job->job().spec().items_blob(), "items"));
-  if (hash.empty() || job->tasks().empty()) return OkStatus();
-  GPULAYER_ASSIGN_OR_RETURN(BlobStore::OpenBlob blob, blobs.Open(hash));
-  GPULAYER_ASSIGN_OR_RETURN(const LineFile lines, LineFile::Open(std::move(blob.fd)));
-  std::size_t bytes = job->ByteSizeLong();
-  for (pb::TaskInfo& task : *job->mutable_tasks()) {
-    GPULAYER_ASSIGN_OR_RETURN(std::string item, lines.Line(task.index()));
-    bytes += item.size() + 8;
-    if (bytes > limits::kMaxMessageBytes - 1024) break;  // items may be long, and are a help alone
-    task.set_item(std::move(item));
+void AddItems(const LineFile& lines, pb::GetJobReply* job) {
+  const std::size_t used = job->ByteSizeLong();
+  std::vector<std::int64_t> wanted;
+  for (const pb::TaskInfo& task : job->tasks()) wanted.push_back(task.index());
+  // Items may be long: those that the message has room for.
+  const std::size_t room = limits::kMaxMessageBytes - 1024 - 16 * wanted.size();
+  Result<std::vector<std::string>> items = lines.Lines(wanted, room > used ? room - used : 0);
+  if (!items.ok()) return;  // they are a help alone
+  for (std::size_t i = 0; i < items->size(); ++i) {
+    job->mutable_tasks(static_cast<int>(i))->set_item(std::move((*items)[i]));
   }
-  return OkStatus();
 }
 
 Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::ListJobsReply* out) {
@@ -93,6 +89,7 @@ Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::Lis
     }
     pb::JobInfo* info = out->add_jobs();
     wire::ToProto(job, info);
+    info->mutable_spec()->clear_only();  // megabytes, at times; who asks for the job itself gets it
     bytes += info->ByteSizeLong();
   }
   if (static_cast<std::size_t>(out->jobs_size()) == page.jobs.size() && page.more) {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/line_file.h"
 #include "base/status.h"
 #include "gpulayer/v1/jobs.pb.h"
-#include "server/blob/blob_store.h"
 #include "server/store/store.h"
 
 namespace gpulayer::rpc {
@@ -26,8 +26,8 @@ struct TaskPage {
 // The job and a page of its tasks, never over a message's size. NOT_FOUND: no such job.
 Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobReply* out);
 
-// Each task's item, of a job that has items. Reads the whole file of them once.
-Status AddItems(BlobStore& blobs, pb::GetJobReply* job);
+// Each task's item, as far as the message has room.
+void AddItems(const LineFile& lines, pb::GetJobReply* job);
 
 // A page of jobs, never over a message's size (specs may be large).
 Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::ListJobsReply* out);

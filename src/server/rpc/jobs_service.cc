@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/fs.h"
-#include "base/line_file.h"
 #include "base/text.h"
 #include "gpulayer/v1/jobs.grpc.pb.h"
 #include "model/items.h"
@@ -59,18 +58,25 @@ Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
   return specs;
 }
 
+Result<std::shared_ptr<const LineFile>> OpenItems(Parts& parts, const Hash& hash) {
+  return parts.items.Get(hash, [&]() -> Result<UniqueFd> {
+    GPULAYER_ASSIGN_OR_RETURN(BlobStore::OpenBlob blob, parts.blobs.Open(hash));
+    if (blob.size > limits::kMaxItemsBytes) {
+      return InvalidArgument("job: items of " + FormatSize(blob.size) + " are over the limit of " +
+                             FormatSize(limits::kMaxItemsBytes));
+    }
+    return std::move(blob.fd);
+  });
+}
+
 Status CheckItemsHere(Parts& parts, const JobSpec& spec) {
-  Result<BlobStore::OpenBlob> blob = parts.blobs.Open(spec.items);
-  if (!blob.ok()) {
+  const auto lines = OpenItems(parts, spec.items);
+  if (lines.status().code() == StatusCode::kNotFound) {
     return FailedPrecondition("items: blob " + spec.items.hex() +
                               " is not on the server. Upload it first.");
   }
-  if (blob->size > limits::kMaxItemsBytes) {
-    return InvalidArgument("job: items of " + FormatSize(blob->size) + " are over the limit of " +
-                           FormatSize(limits::kMaxItemsBytes));
-  }
-  GPULAYER_ASSIGN_OR_RETURN(const LineFile lines, LineFile::Open(std::move(blob->fd)));
-  return CheckItems(spec, lines.count(), lines.longest(), lines.has_nul());
+  if (!lines.ok()) return lines.status();
+  return CheckItems(spec, (*lines)->count(), (*lines)->longest(), (*lines)->has_nul());
 }
 
 Status CheckContent(Parts& parts, const Specs& specs) {
@@ -106,7 +112,7 @@ Status CheckTasksExist(StoreReader& reader, const Selectors& tasks) {
     const Result<JobRecord> job = reader.GetJob(selector.job);
     if (!job.ok()) continue;  // the core says so
     if (!job->spec->HasTask(*selector.task)) {
-      return core::NoSuchTask({selector.job, *selector.task}, job->spec->tasks);
+      return core::NoSuchTask({selector.job, *selector.task}, *job->spec);
     }
   }
   return OkStatus();
@@ -215,7 +221,11 @@ class JobsService final : public pb::Jobs::CallbackService {
         page.states.push_back(static_cast<TaskState>(state));
       }
       GPULAYER_RETURN_IF_ERROR(ReadJob(reader, JobId(request->job()), page, reply));
-      return AddItems(parts_.blobs, reply);
+      const Result<Hash> items = wire::HashFromBytes(reply->job().spec().items_blob(), "items");
+      if (!request->items() || !items.ok() || items->empty()) return OkStatus();
+      const auto lines = OpenItems(parts_, *items);
+      if (lines.ok()) AddItems(**lines, reply);
+      return OkStatus();
     });
   }
 

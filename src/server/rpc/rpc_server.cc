@@ -52,6 +52,7 @@ struct RpcServer::Impl {
               hub,
               streams,
               trees,
+              items,
               options.store.identity(),
               options.data_dir,
               options.core,
@@ -63,6 +64,7 @@ struct RpcServer::Impl {
   LogHub hub;
   Timer timer;
   Trees trees;
+  LineFiles items{8};
   Pool io;
   std::unique_ptr<ReaderPool> readers;
   Parts parts;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/line_file.h"
 #include "server/blob/blob_store.h"
 #include "server/blob/log_store.h"
 #include "server/engine.h"
@@ -38,6 +39,7 @@ struct Parts {
   LogHub& hub;
   StreamRegistry& streams;
   Trees& trees;
+  LineFiles& items;  // of jobs
 
   // Said by Status and Welcome.
   ServerIdentity identity;

@@ -55,6 +55,7 @@ class WatchStream final : public PullStream<pb::GetJobReply> {
     if (!changed_.exchange(false)) return Step::Idle();
     const Status read = ReadJob(*reader_, job_, {}, out);
     if (!read.ok()) return Step::Finish(read);
+    out->mutable_job()->mutable_spec()->clear_only();  // as in lists
     ended_ = IsTerminal(static_cast<TaskState>(out->job().state()));
     next_ = now + kLeastGap;
     return Step::Write();

@@ -168,7 +168,8 @@ struct Agent::State {
                                 Ago(a.started_at), Ago(a.ended_at)});
   }
 
-  // None too if that was in another boot of this machine: its clock began again.
+  // After another boot the clock began again: none, or too much, which the server bounds by when it
+  // made the attempt.
   std::optional<Duration> Ago(const std::optional<TimePoint>& t) const {
     return t && *t <= now ? std::optional<Duration>(now - *t) : std::nullopt;
   }

@@ -260,7 +260,9 @@ Result<Hash> SendDropped(const ServerLink& link, const std::string& name, std::i
   writer->Write(chunk);  // if the stream broke its end says so
   writer->WritesDone();
   const Status end = FromGrpc(writer->Finish());
-  if (!end.ok()) return CutOff(cancel, end.Prefixed("hand over"));
+  if (!end.ok() && cancel.requested()) return CutOff(cancel, end);
+  // CANCELLED by the other side is no wish of ours: the bytes are sent then.
+  if (!end.ok()) return Unavailable("hand over: " + end.message());
   if (reply.adopted_size() != 1) return Internal("hand over: the server did not say the hash");
   return wire::HashFromBytes(reply.adopted(0), "adopted");
 }
