@@ -2,8 +2,8 @@
 """The installed package, as a stranger finds it.
 
 Usage: package_test.py BUILD_DIR SOURCE_DIR. Installs into a fresh prefix, then, seeing nothing but that prefix: every
-public header compiles alone as C++17, the library shows gpulayer's symbols only, and examples/cpp_client builds; where
-the daemons are built too it runs a job on a server.
+public header compiles alone as C++17, the library shows gpulayer's symbols only, the programs carry their libraries, and
+examples/cpp_client builds; where the daemons are built too it runs a job on a server.
 """
 
 import os
@@ -46,6 +46,16 @@ def check_symbols(library: pathlib.Path) -> None:
     assert soname and re.fullmatch(r"libgpulayer\.so\.\d+\.\d+", soname.group(1)), soname
 
 
+def check_programs(prefix: pathlib.Path, build: pathlib.Path) -> None:
+    """Where the archives are installed, no program asks the machine for gRPC and its sixty libraries."""
+    if "GPULAYER_CARRIED:INTERNAL=ON" not in (build / "CMakeCache.txt").read_text():
+        print("the archives are not installed: programs are linked shared")
+        return
+    for program in ("gpulayer", "gpulayer-server", "gpulayer-worker"):
+        needed = run("readelf", "-d", str(prefix / "bin" / program)).stdout
+        assert not re.search(r"NEEDED.*\[lib(grpc|protobuf|absl|ssl|git2|gpulayer)", needed), needed
+
+
 def check_example(prefix: pathlib.Path, source: pathlib.Path, work: pathlib.Path) -> None:
     example = work / "example"
     shutil.copytree(source / "examples/cpp_client", example)
@@ -79,6 +89,7 @@ def main() -> None:
         library = next((prefix / "lib").rglob("libgpulayer.so"))
         check_headers(prefix, work)
         check_symbols(library)
+        check_programs(prefix, build)
         check_example(prefix, source, work)
     print("ok")
 

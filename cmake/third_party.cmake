@@ -1,0 +1,57 @@
+# gRPC and what comes with it, as shared libraries for the client library and the tests, and inside the programs: loading 60
+# libraries took 20 ms of every command (docs/adr/0008-programs-carry-their-libraries.md). Rooms link gpulayer::grpc,
+# ::protobuf, ::openssl, ::git2 and never the packages' own targets; gpulayer_carry(TARGET) turns a program to the archives.
+option(GPULAYER_CARRY "programs carry gRPC, protobuf, OpenSSL and libgit2 where their archives are installed" ON)
+
+set(carried)
+set(missing)
+if(GPULAYER_CARRY AND NOT APPLE)
+  execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --static --libs-only-l grpc++ protobuf openssl libgit2
+    OUTPUT_VARIABLE words OUTPUT_STRIP_TRAILING_WHITESPACE)
+  separate_arguments(words UNIX_COMMAND "${words}")
+  list(FILTER words INCLUDE REGEX "^-l")
+  list(REMOVE_DUPLICATES words)
+  list(REMOVE_ITEM words -latomic -ldl -lm -lpthread -lrt)
+  foreach(word IN LISTS words)
+    string(SUBSTRING ${word} 2 -1 name)
+    find_library(GPULAYER_ARCHIVE_${name} lib${name}.a)
+    mark_as_advanced(GPULAYER_ARCHIVE_${name})
+    if(GPULAYER_ARCHIVE_${name})
+      list(APPEND carried ${GPULAYER_ARCHIVE_${name}})
+    else()
+      list(APPEND missing lib${name}.a)
+    endif()
+  endforeach()
+  # Debian's libgit2 can sign in with Kerberos, which comes as a shared library only.
+  find_library(GPULAYER_GSSAPI NAMES gssapi_krb5 libgssapi_krb5.so.2)
+  mark_as_advanced(GPULAYER_GSSAPI)
+  if(missing)
+    message(STATUS "programs use shared libraries: ${missing} not found")
+  endif()
+endif()
+
+add_library(gpulayer_carried INTERFACE)
+if(carried AND NOT missing)
+  list(JOIN carried "," carried)
+  target_link_libraries(gpulayer_carried INTERFACE "$<LINK_GROUP:RESCAN,${carried}>" ${CMAKE_DL_LIBS} rt m)
+  if(GPULAYER_GSSAPI)
+    target_link_libraries(gpulayer_carried INTERFACE ${GPULAYER_GSSAPI})
+  endif()
+  set(GPULAYER_CARRIED ON CACHE INTERNAL "")
+else()
+  set(GPULAYER_CARRIED OFF CACHE INTERNAL "")
+endif()
+
+foreach(pair "grpc=gRPC::grpc++" "protobuf=protobuf::libprotobuf" "openssl=OpenSSL::SSL" "git2=PkgConfig::libgit2")
+  string(REPLACE "=" ";" pair ${pair})
+  list(GET pair 0 name)
+  list(GET pair 1 shared)
+  add_library(gpulayer_${name} INTERFACE)
+  add_library(gpulayer::${name} ALIAS gpulayer_${name})
+  target_link_libraries(gpulayer_${name} INTERFACE
+    "$<IF:$<BOOL:$<TARGET_PROPERTY:GPULAYER_CARRIES>>,gpulayer_carried,${shared}>")
+endforeach()
+
+function(gpulayer_carry target)
+  set_target_properties(${target} PROPERTIES GPULAYER_CARRIES ${GPULAYER_CARRIED})
+endfunction()
