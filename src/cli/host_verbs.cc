@@ -1,0 +1,91 @@
+// up, down, join.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/verbs.h"
+
+namespace gpulayer::cli {
+namespace {
+
+void AddSlots(Verb& verb, std::optional<std::int32_t>* slots) {
+  verb.Number("--slots", kNumber, slots, "CPUs to offer (default: all)");
+}
+
+void CheckSlots(const std::optional<std::int32_t>& slots) {
+  if (slots.value_or(1) < 1) Usage("--slots: at least 1");
+}
+
+void AddUp(Parser& parser) {
+  struct Typed {
+    UpArgs args;
+    bool no_worker = false;
+  };
+  auto typed = std::make_shared<Typed>();
+  UpOptions& options = typed->args.options;
+  Verb verb = parser.Add("up", "Start server and worker on this machine.", "gpulayer up");
+  verb.Text(
+      "--listen", "ADDRESS:PORT",
+      [&options](const std::string& text) {
+        Need(CheckListen(text));
+        options.listen = text;
+      },
+      "address for other machines (default: 0.0.0.0:7461)");
+  verb.Text("--data-dir", kFolder, &options.data_dir, "where everything is kept");
+  AddSlots(verb, &options.slots);
+  verb.Flag("--no-worker", &typed->no_worker, "server only: this machine runs no jobs");
+  verb.Flag("--foreground", &typed->args.foreground, "stay until a signal, then stop");
+  AddJson(verb, &typed->args.json);
+  verb.NotBuilt({"--http", "--service"});
+  verb.Check([typed, &options] {
+    if (typed->no_worker) options.worker = false;
+    CheckSlots(options.slots);
+  });
+  verb.Runs([typed] { return RunUp(typed->args); });
+}
+
+void AddDown(Parser& parser) {
+  auto args = std::make_shared<DownArgs>();
+  Verb verb = parser.Add("down", "Stop what up or join started here.", "gpulayer down");
+  verb.Text("--data-dir", kFolder, &args->options.data_dir, "as given to up or join");
+  AddJson(verb, &args->json);
+  verb.NotBuilt({"--drain"});
+  verb.Runs([args] { return RunDown(*args); });
+}
+
+void AddJoin(Parser& parser) {
+  auto args = std::make_shared<JoinArgs>();
+  JoinOptions& options = args->options;
+  Verb verb = parser.Add("join", "Make this machine a worker of another one's server.",
+                         "gpulayer join gpu-box:7461 --token @token");
+  verb.Word("ADDRESS", &options.address,
+            "host:port of the server; none: start again the worker that this machine is");
+  verb.Text("--token", kToken, &options.token,
+            "token, - (standard input), @FILE, or GPULAYER_TOKEN");
+  verb.Text("--name", "NAME", &options.name, "name of this worker (default: the host's)");
+  AddSlots(verb, &options.slots);
+  verb.Text("--zone", "NAME", &options.zone, "what it is near to");
+  verb.Text("--region", "NAME", &options.region, "where that is");
+  verb.ManyPairs("--label", &options.labels, "what jobs can ask for with --label (repeat)");
+  verb.Text("--data-dir", kFolder, &options.data_dir, "where everything is kept");
+  verb.Flag("--foreground", &args->foreground, "stay until a signal, then stop");
+  AddJson(verb, &args->json);
+  verb.NotBuilt({"--advertise-address", "--service"});
+  verb.Check([&options] {
+    if (options.address.empty() && !options.token.empty()) Usage("which server? Give its address");
+    Need(CheckJoin(options));
+    CheckSlots(options.slots);
+  });
+  verb.Runs([args] { return RunJoin(*args); });
+}
+
+}  // namespace
+
+void AddHostVerbs(Parser& parser) {
+  AddUp(parser);
+  AddDown(parser);
+  AddJoin(parser);
+}
+
+}  // namespace gpulayer::cli

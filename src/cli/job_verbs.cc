@@ -1,0 +1,207 @@
+// job with all that is below it; ps, logs and cancel.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/verbs.h"
+#include "gpulayer/text.h"
+
+namespace gpulayer::cli {
+namespace {
+
+std::int64_t ToJob(const std::string& text) {
+  const TaskSelector task = Need(ParseTask(text), "job");
+  if (task.task) Usage("job \"" + Printable(text) + "\": a job is meant here, not a task of it");
+  return task.job;
+}
+
+void AddJob(Verb& verb, std::int64_t* job) {
+  verb.Word("ID", [job](const std::string& text) { *job = ToJob(text); }, "number of the job");
+}
+
+void CheckJob(std::int64_t job) {
+  if (job == 0) Usage("which job? Give its number");
+}
+
+std::string StateNames() {
+  std::string out;
+  for (int i = 1; i <= static_cast<int>(JobState::kTimedOut); ++i) {
+    out += (i == 1 ? "" : ", ") + std::string(ToString(static_cast<JobState>(i)));
+  }
+  return out;
+}
+
+void AddList(Parser& parser, const std::string& path) {
+  auto args = std::make_shared<ListArgs>();
+  ListOptions& options = args->options;
+  Verb verb = parser.Add(path, "List jobs, newest first.", "gpulayer job list --state running");
+  AddCommon(verb, &args->common);
+  verb.Text(
+      "--state", "STATE",
+      [&options](const std::string& text) {
+        options.state = JobStateFromString(text);
+        if (!options.state) {
+          Usage("--state: \"" + Printable(text) + "\" is no state. There are " + StateNames());
+        }
+      },
+      "one of " + StateNames());
+  verb.Text(
+      "--user", "NAME", [&options](const std::string& text) { options.user = text; },
+      "only this user's");
+  verb.Text("--name", "NAME", &options.name_glob, "only names that match, as 'train*'");
+  verb.Number("--limit", kNumber, &options.limit, "at most so many (default: 100)");
+  verb.Number("--before", "ID", &options.before, "the next page: jobs before this one");
+  verb.Check([&options] {
+    if (options.before.value_or(1) < 1) Usage("--before: the number of a job");
+    if (options.limit < 1 || options.limit > 1000) Usage("--limit: 1 to 1000");
+  });
+  verb.Runs([args] { return RunJobList(*args); });
+}
+
+// Of a verb about one job; returns where more options may go.
+std::shared_ptr<JobArgs> AddOne(Verb& verb, int (*run)(const JobArgs&)) {
+  auto args = std::make_shared<JobArgs>();
+  AddCommon(verb, &args->common);
+  AddJob(verb, &args->job);
+  verb.Check([args] { CheckJob(args->job); });
+  verb.Runs([args, run] { return run(*args); });
+  return args;
+}
+
+void AddShow(Parser& parser) {
+  Verb verb = parser.Add("job show", "Show a job, its tasks and attempts.", "gpulayer job show 42");
+  AddOne(verb, RunJobShow);
+}
+
+void AddExplain(Parser& parser) {
+  Verb verb = parser.Add("job explain", "Say why a job is where it is.", "gpulayer job explain 42");
+  AddOne(verb, RunJobExplain);
+}
+
+void AddAttach(Parser& parser) {
+  Verb verb = parser.Add("job attach", "Follow a job as if it had been submitted here.",
+                         "gpulayer job attach 42");
+  const auto args = AddOne(verb, RunJobAttach);
+  AddAllLogs(verb, &args->all_logs);
+  verb.StandsForAProgram();
+}
+
+void AddLogs(Parser& parser, const std::string& path) {
+  struct Typed {
+    LogsArgs args;
+    std::optional<std::int32_t> attempt;
+    bool only_out = false, only_err = false;
+  };
+  auto typed = std::make_shared<Typed>();
+  LogsArgs& args = typed->args;
+  args.options.follow = false;
+  Verb verb = parser.Add(path, "Print what a job wrote, byte for byte.", "gpulayer job logs -f 42");
+  verb.Text("--target", "NAME", &args.common.target, "as submit's");
+  verb.Flag("-f,--follow", &args.options.follow,
+            "wait for more until the job ends, and exit with its code");
+  verb.Flag("--stdout", &typed->only_out, "standard output only");
+  verb.Flag("--stderr", &typed->only_err, "standard error only");
+  verb.Number("--attempt", kNumber, &typed->attempt, "of this attempt (default: the newest)");
+  verb.Number("--tail", kNumber, &args.options.tail_lines, "the last N lines");
+  verb.Word(
+      "ID",
+      [&args](const std::string& text) {
+        const TaskSelector task = Need(ParseTask(text), "job");
+        args.job = task.job;
+        args.task_given = task.task.has_value();
+        args.options.task = task.task.value_or(0);
+      },
+      "number of the job, or JOB.TASK");
+  verb.NotBuilt({"--rank"});
+  verb.Check([typed, &args] {
+    CheckJob(args.job);
+    if (typed->only_out && typed->only_err) Usage("--stdout and --stderr: give one of them");
+    args.options.out = !typed->only_err;
+    args.options.err = !typed->only_out;
+    if (args.options.tail_lines.value_or(0) < 0) Usage("--tail: 0 or more");
+    if (typed->attempt.value_or(1) < 1) Usage("--attempt: 1 or more");
+    args.options.attempt = typed->attempt.value_or(0);
+  });
+  verb.Runs([typed] { return RunJobLogs(typed->args); });
+}
+
+void AddWait(Parser& parser) {
+  auto args = std::make_shared<WaitArgs>();
+  Verb verb = parser.Add("job wait", "Wait for jobs; exit with the worst one's code.",
+                         "gpulayer job wait 42 43");
+  AddCommon(verb, &args->common);
+  verb.Words(
+      "ID", [args](const std::string& text) { args->jobs.push_back(ToJob(text)); },
+      "numbers of the jobs");
+  verb.StandsForAProgram();
+  verb.Check([args] {
+    if (args->jobs.empty()) Usage("which jobs? Give their numbers");
+  });
+  verb.Runs([args] { return RunJobWait(*args); });
+}
+
+void AddCancel(Parser& parser, const std::string& path) {
+  auto args = std::make_shared<CancelArgs>();
+  Verb verb = parser.Add(path, "Cancel jobs or tasks.", "gpulayer job cancel 42");
+  AddCommon(verb, &args->common);
+  verb.Flag("--now", &args->options.now, "without the job's grace");
+  verb.Words(
+      "ID",
+      [args](const std::string& text) { args->tasks.push_back(Need(ParseTask(text), "job")); },
+      "numbers of jobs, or JOB.TASK");
+  verb.NotBuilt({"--name", "--state", "--mine"});
+  verb.Check([args] {
+    if (args->tasks.empty()) Usage("which jobs? Give their numbers");
+  });
+  verb.Runs([args] { return RunJobCancel(*args); });
+}
+
+void AddResult(Parser& parser) {
+  auto args = std::make_shared<ResultArgs>();
+  Verb verb = parser.Add("job result", "Show how a job ended, and bring its outputs.",
+                         "gpulayer job result 42 --download");
+  AddCommon(verb, &args->common);
+  verb.Flag("--download", &args->download, "bring the outputs into the run folder");
+  verb.Text("--to", kFolder, &args->to, "bring the outputs directly into this folder");
+  AddJob(verb, &args->job);
+  verb.Check([args] {
+    CheckJob(args->job);
+    if (!args->to.empty()) args->download = true;
+  });
+  verb.Runs([args] { return RunJobResult(*args); });
+}
+
+void AddRetry(Parser& parser) {
+  auto args = std::make_shared<RetryArgs>();
+  Verb verb = parser.Add("job retry", "Run a job again, as a new one; prints its id.",
+                         "gpulayer job retry 42 --failed");
+  AddCommon(verb, &args->common);
+  verb.Flag("--failed", &args->options.unsuccessful_only,
+            "of several tasks only those that did not succeed");
+  verb.Text("--request-id", "ID", &args->options.request_id, "same id, same job");
+  AddJob(verb, &args->job);
+  verb.NotBuilt({"--resume"});
+  verb.Check([args] { CheckJob(args->job); });
+  verb.Runs([args] { return RunJobRetry(*args); });
+}
+
+}  // namespace
+
+void AddJobVerbs(Parser& parser) {
+  parser.Group("job", "List, follow and change jobs.", "gpulayer job list --state running");
+  AddList(parser, "job list");
+  AddList(parser, "ps");
+  AddShow(parser);
+  AddExplain(parser);
+  AddAttach(parser);
+  AddLogs(parser, "job logs");
+  AddLogs(parser, "logs");
+  AddWait(parser);
+  AddCancel(parser, "job cancel");
+  AddCancel(parser, "cancel");
+  AddResult(parser);
+  AddRetry(parser);
+  parser.NotBuilt({"job release", "job set", "job exec"});
+}
+
+}  // namespace gpulayer::cli
