@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+import json
+import os
+import pathlib
+import signal
+import socket
+import time
+import unittest
+
+from programs import Home, PATIENCE, eventually
+
+
+class Alone(unittest.TestCase):
+    """Cases with a server of their own, or none."""
+
+    def setUp(self) -> None:
+        self.home = Home()
+        self.addCleanup(self.home.close)
+
+    def test_no_server(self) -> None:
+        done = self.home.run("submit", "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn(b"run `gpulayer up` or `gpulayer login`", done.stderr)
+        self.home.env["GPULAYER_TARGET"] = "local"
+        done = self.home.run("submit", "--detach", "--", "true")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn(b"cannot be left", done.stderr)
+        del self.home.env["GPULAYER_TARGET"]
+        self.assertEqual(self.home.run("ps").returncode, 1)
+        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+
+    def test_down_leaves_nothing_and_up_starts_again_what_died(self) -> None:
+        up = ("up", "--listen", "127.0.0.1:0")
+        self.assertEqual(self.home.run(*up).returncode, 0)
+        data = self.home.path / "data"
+        record = json.loads((data / "daemons.json").read_text())
+        pids = [record["server_process"]["pid"], record["worker_process"]["pid"]]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            done = self.home.run("up")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertRegex(done.stdout, rb"^started the (server|worker) again")
+        self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
+        begin = time.monotonic()
+        self.assertEqual(self.home.run("down").returncode, 0)
+        self.assertLess(time.monotonic() - begin, 15)
+
+        def left() -> list:
+            mark = str(data).encode()
+            found = []
+            for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    if mark in process.read_bytes():
+                        found.append(process)
+                except OSError:
+                    pass
+            return found
+
+        self.assertEqual(left(), [])
+        # What knows the server finds it where it was.
+        record = json.loads((data / "daemons.json").read_text())
+        self.assertEqual(record["listen"], "127.0.0.1:0")
+        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+        self.assertEqual(self.home.run("up").returncode, 0)
+        self.assertEqual(json.loads((data / "daemons.json").read_text())["listen"], "127.0.0.1:0")
+        done = self.home.run("join")
+        self.assertIn(b"a server is up here already", done.stderr)
+
+    def test_a_login_survives_a_server_that_was_killed(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.assertEqual(self.home.run("up", "--listen", address).returncode, 0)
+        token = self.home.run("token", "create", "--role", "client").stdout.decode().split()[-1]
+        far = Home()
+        self.addCleanup(far.close)
+        self.assertEqual(far.run("login", address, "--token", token).returncode, 0)
+        go = self.home.path / "go"
+        follow = far.start("submit", "--", "sh", "-c",
+                           f"echo one; until [ -e {go} ]; do sleep 0.05; done; echo two; exit 9")
+        self.assertEqual(follow.stdout.readline(), b"one\n")
+        os.kill(json.loads((self.home.path / "data/daemons.json").read_text())["server_process"]["pid"], signal.SIGKILL)
+        self.assertEqual(self.home.run("up").returncode, 0)
+        go.touch()
+        out, err = follow.communicate(timeout=60)
+        self.assertEqual((out, follow.returncode), (b"two\n", 9), err)
+
+    def test_down_says_what_it_interrupts(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        done = self.home.run("down", "--json")
+        self.assertEqual((json.loads(done.stdout)["stopped"], done.stderr), (["server", "worker"], b""))
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        job = self.home.run("submit", "-d", "--", "sleep", "600").stdout.decode().strip()
+        eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "runs")
+        self.assertIn(b"1 task was running", self.home.run("down").stderr)
+        self.assertEqual(self.home.run("up").returncode, 0)
+        eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "again")
+        self.assertEqual(self.home.run("job", "cancel", "--now", job).returncode, 0)
+
+    def test_an_up_that_fails_leaves_jobs_alone(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.assertEqual(self.home.run("up", "--listen", f"127.0.0.1:{port}").returncode, 0)
+        job = self.home.run("submit", "-d", "--", "sh", "-c", "touch ran; sleep 3; echo whole").stdout.decode().strip()
+        eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "runs")
+        record = json.loads((self.home.path / "data/daemons.json").read_text())
+        os.kill(record["server_process"]["pid"], signal.SIGKILL)
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+            def take() -> bool:
+                try:
+                    taken.bind(("127.0.0.1", port))
+                except OSError:  # the killed server has not quite gone
+                    return False
+                return True
+
+            eventually(take, "the port is free")
+            taken.listen()
+            self.assertEqual(self.home.run("up").returncode, 1)
+        done = self.home.run("up")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.home.run("job", "wait", job).returncode, 0)
+        shown = json.loads(self.home.run("job", "show", job, "--json").stdout)
+        self.assertEqual(len(shown["tasks"][0]["attempts"]), 1, shown)
+
+    def test_up_starts_a_server_again_that_lost_its_socket(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        endpoint = json.loads((self.home.path / "data/server/endpoint.json").read_text())
+        os.unlink(endpoint["socket"])
+        done = self.home.run("up")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(b"started the server again", done.stdout)
+        self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
+
+    def test_a_data_directory_that_is_not_text(self) -> None:
+        done = self.home.run("up", "--data-dir", os.fsencode(self.home.path) + b"/d\xff")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"is not printable UTF-8", done.stderr)
+
+    def test_a_port_in_use_and_nothing_half_started(self) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            done = self.home.run("up", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn(b"in use", done.stderr)
+            self.assertFalse((self.home.path / "data/daemons.json").exists())
+
+    def test_run_folders_of_two_servers_and_local_runs_never_mix(self) -> None:
+        other = Home()
+        self.addCleanup(other.close)
+        other.cwd = self.home.cwd
+        make = ("--", "sh", "-c", "echo $GPULAYER_JOB_ID > made")
+        for home in (self.home, other):
+            self.assertEqual(home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+            self.assertEqual(home.run("submit", *make).returncode, 0)
+        self.assertEqual(self.home.run("run", *make).returncode, 0)
+        folders = sorted(p.name for p in (self.home.cwd / "gpulayer_runs").iterdir() if p.is_dir())
+        self.assertEqual(len(folders), 3, folders)
+        self.assertEqual((folders[0], folders[2]), ("1", "local-1"))
+        self.assertRegex(folders[1], r"^1-[0-9a-f]{6}$")
+
+    def test_in_the_foreground_until_a_signal(self) -> None:
+        up = self.home.start("up", "--foreground", "--listen", "127.0.0.1:0")
+        self.assertIn(b"GPUlayer is up", up.stdout.readline())
+        up.send_signal(signal.SIGTERM)
+        up.communicate(timeout=PATIENCE)
+        self.assertEqual(up.returncode, 0)
+        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import threading
+import time
+import unittest
+
+from programs import Home, PATIENCE, SlowRelay, Up
+
+
+class Doors(Up):
+    """Who gets in, and what is said to the others."""
+
+    def login(self, token: str, address: "str | None" = None, code: int = 0) -> str:
+        begin = time.monotonic()
+        done = self.home.run("login", address or self.address(), "--token", "-", input=token.encode() + b"\n",
+                             stdin=None)
+        self.assertEqual(done.returncode, code, done)
+        self.assertLess(time.monotonic() - begin, 10)
+        return done.stderr.decode()
+
+    def test_a_login_submits_and_is_forgotten(self) -> None:
+        self.login(self.token("client"))
+        self.assertEqual(self.gpulayer("submit", "--", "echo", "x").stdout, b"x\n")
+        self.gpulayer("token", "create", "--role", "admin", code=1)
+        self.gpulayer("logout")
+        self.assertIn("admin", self.gpulayer("status").stdout.decode())
+        tokens = json.loads(self.gpulayer("token", "list", "--json").stdout)["items"]
+        logins = [t for t in tokens if t["kind"] == "credential" and t["role"] == "client"]
+        self.assertTrue(logins and all(t["revoked_at"] for t in logins), logins)
+
+    def test_a_login_closes_the_folder_of_logins(self) -> None:
+        folder = self.home.path / "config/targets"
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o755)
+        self.login(self.token("client"))
+        self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
+        self.gpulayer("logout")
+
+    def test_a_login_that_is_revoked_while_a_job_is_followed(self) -> None:
+        token = self.token("client")
+        self.login(token)
+        client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
+        self.assertEqual(client.stdout.readline(), b"started\n")
+        done = self.gpulayer("token", "revoke", token.split(".")[2], "--target", "here")
+        self.assertIn(b"revoked " + token.split(".")[2].encode(), done.stdout)
+        _, err = client.communicate(timeout=PATIENCE)
+        self.assertEqual(client.returncode, 125, err)
+        found = re.search(rb"job (\d+) goes on; follow it with `gpulayer job attach \1` after a new `gpulayer login`", err)
+        assert found, err
+        self.gpulayer("logout")
+        self.gpulayer("job", "cancel", "--now", found.group(1).decode())
+
+    def test_a_link_with_a_second_of_delay_each_way(self) -> None:
+        host, port = self.address().rsplit(":", 1)
+        with SlowRelay((host, int(port)), 1.0) as relay:
+            self.gpulayer("login", relay.address, "--token", self.token("client"))
+            try:
+                self.assertIn(b"online", self.gpulayer("worker", "list").stdout)
+            finally:
+                self.gpulayer("logout")
+
+    def test_names_that_no_server_takes(self) -> None:
+        for args in (["--name", "a\nb"], ["--name", b"\xff"], ["--name", "x" * 300], ["--zone", "a\nb"],
+                     ["--region", "a\x1b"], ["--label", "k=" + "x" * 300]):
+            done = self.gpulayer("join", self.address(), "--token", "gl1.nobody", *args, code=2)
+            self.assertIn(b"bytes of printable UTF-8", done.stderr)
+
+    def test_a_revoked_token_takes_its_logins_along(self) -> None:
+        token = self.token("client")
+        self.login(token)
+        self.assertEqual(self.gpulayer("submit", "--", "echo", "x").stdout, b"x\n")
+        self.gpulayer("token", "revoke", token.split(".")[2], "--target", "here")
+        self.assertIn(b"revoked", self.gpulayer("submit", "--", "true", code=125).stderr)
+        self.gpulayer("logout")
+
+    def test_a_token_without_end_says_so(self) -> None:
+        self.assertIn(b"good until it is revoked", self.gpulayer("token", "create", "--role", "client").stderr)
+        self.assertEqual(self.gpulayer("token", "create", "--role", "client", "--expires", "1d").stderr, b"")
+
+    def test_tokens_that_are_no_good(self) -> None:
+        good = self.token("client")
+        parts = good.split(".")
+        self.assertIn("not a token", self.login("rubbish", code=1))
+        wrong = self.login(".".join([*parts[:3], "0" * len(parts[3]), parts[4]]), code=1)
+        other = self.login(".".join([*parts[:4], "0" * 64]), code=1)
+        self.assertIn("not the server that this token was made by", other)
+        self.gpulayer("token", "revoke", parts[2])
+        revoked = self.login(good, code=1)
+        self.assertIn("revoked", revoked)
+        short = self.token("client", "--expires", "1ms")
+        time.sleep(0.05)
+        expired = self.login(short, code=1)
+        self.assertIn("expired", expired)
+        worker = self.login(self.token("worker"), code=1)
+        self.assertIn("worker", worker)
+        self.assertEqual(len({wrong, other, revoked, expired, worker}), 5)
+
+    def test_addresses_that_are_no_good(self) -> None:
+        token = self.token("client")
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            port = closed.getsockname()[1]
+        self.assertIn("nobody listens", self.login(token, f"127.0.0.1:{port}", code=1))
+        with socket.socket() as plain:
+            plain.bind(("127.0.0.1", 0))
+            plain.listen()
+
+            def answer() -> None:
+                connection, _ = plain.accept()
+                with connection:
+                    connection.recv(100)
+                    connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            self.assertIn("without TLS", self.login(token, f"127.0.0.1:{plain.getsockname()[1]}", code=1))
+            thread.join()
+        with socket.socket() as full, socket.socket() as first, socket.socket() as second:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)  # who comes when the queue is full hears nothing
+            for waiting in (first, second):
+                waiting.setblocking(False)
+                waiting.connect_ex(full.getsockname())
+            self.assertIn("does not answer", self.login(token, f"127.0.0.1:{full.getsockname()[1]}", code=1))
+
+    def test_another_server_at_the_address_of_a_login(self) -> None:
+        self.login(self.token("client"))
+        try:
+            other = Home()
+            try:
+                done = other.run("up", "--listen", "127.0.0.1:0", "--no-worker", "--json")
+                self.assertEqual(done.returncode, 0, done)
+                address = json.loads(done.stdout)["addresses"][0]
+                self.assertIn(b"server only; for a worker too:", other.run("up").stdout)
+                file = next((self.home.path / "config/targets").glob("*.json"))
+                login = json.loads(file.read_text())
+                file.write_text(json.dumps(login | {"address": address}))
+                refused = self.gpulayer("submit", "--", "true", code=125)
+                self.assertIn(b"not the server this login was made with", refused.stderr)
+            finally:
+                other.close()
+        finally:
+            self.gpulayer("logout")
+
+    def test_a_second_machine_joins(self) -> None:
+        second = Home()
+        try:
+            done = second.run("join", self.address(), "--token", self.token("worker"), "--name", "second", "--slots", "9")
+            self.assertEqual(done.returncode, 0, done)
+            done = self.gpulayer("submit", "--slots", "9", "--", "sh", "-c", "echo $GPULAYER_WORKER")
+            self.assertEqual(done.stdout, b"second\n")
+            for again in ((), (self.address(), "--slots", "9")):
+                done = second.run("join", *again)
+                self.assertEqual(done.returncode, 0, done)
+                self.assertEqual(done.stdout, f"this machine is already worker second of {self.address()}\n".encode())
+            done = second.run("join", self.address(), "--slots", "3")
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn(b"already, with other options. Run `gpulayer down` first", done.stderr)
+            self.assertIn(b"a worker of", second.run("join", "127.0.0.2:1").stderr)
+            # The machine starts anew: its worker is told to go on, and is what it was.
+            record = json.loads((second.path / "data/daemons.json").read_text())
+            os.kill(record["worker_process"]["pid"], signal.SIGKILL)
+            refused = second.run("up", "--listen", "127.0.0.1:0")
+            self.assertEqual(refused.returncode, 1, refused)
+            self.assertIn(b"`gpulayer join` starts it again", refused.stderr)
+            done = second.run("join")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(done.stdout, f"this machine is worker second of {self.address()}\n".encode())
+            self.assertEqual(second.run("down").returncode, 0)
+            done = second.run("join", self.address(), "--slots", "11")
+            self.assertEqual(done.returncode, 0, done)
+            done = self.gpulayer("submit", "--slots", "11", "--", "sh", "-c", "echo $GPULAYER_WORKER")
+            self.assertEqual(done.stdout, b"second\n")
+            self.assertEqual(second.run("down").returncode, 0)
+            workers = json.loads(self.gpulayer("worker", "list", "--json").stdout)["items"]
+            first = next(w["name"] for w in workers if w["name"] != "second")
+            done = second.run("join", "--name", first)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertIn(f"another worker that is online is named {first} too".encode(), done.stderr)
+            lost = second.run("worker", "list")
+            self.assertEqual(lost.returncode, 1, lost)
+            self.assertIn(f"a worker of {self.address()}".encode(), lost.stderr)
+            for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    text = process.read_bytes()
+                except OSError:
+                    continue
+                self.assertFalse(b"gpulayer-" in text and b"gl1." in text, text)
+        finally:
+            second.close()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
