@@ -3,6 +3,14 @@
 namespace gpulayer::testing {
 namespace {
 
+core::SubmitJobs Batch(const std::vector<SpecBuilder>& jobs) {
+  core::SubmitJobs e{core::ReplyTag(1), {UserName("ann")}, {}};
+  for (const SpecBuilder& job : jobs) {
+    e.specs.push_back(std::make_shared<const JobSpec>(job.spec));
+  }
+  return e;
+}
+
 TEST(SubmitTest, SameRequestIsTheSameJob) {
   Bench b;
   b.Connect("w1");
@@ -33,9 +41,7 @@ TEST(SubmitTest, ARequestIdOfAnotherJobIsRefused) {
 
 TEST(SubmitTest, TwoJobsOfABatchWithOneRequestIdAreRefused) {
   Bench b;
-  core::SubmitJobs e{core::ReplyTag(1), {UserName("ann")}, {}};
-  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("x").spec));
-  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("x").Slots(2).spec));
+  core::SubmitJobs e = Batch({SpecBuilder().Request("x"), SpecBuilder().Request("x").Slots(2)});
   EXPECT_THAT(std::get<Status>(b.Reply(e)).message(), ::testing::StartsWith("job 2 of 2: "));
   EXPECT_TRUE(b.store.jobs.empty());
 }
@@ -43,9 +49,7 @@ TEST(SubmitTest, TwoJobsOfABatchWithOneRequestIdAreRefused) {
 TEST(SubmitTest, ABatchThatIsHalfARepeatIsRefusedWhole) {
   Bench b;
   b.Connect("w1");
-  core::SubmitJobs e{core::ReplyTag(1), {UserName("ann")}, {}};
-  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("new").spec));
-  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("x").Slots(2).spec));
+  core::SubmitJobs e = Batch({SpecBuilder().Request("new"), SpecBuilder().Request("x").Slots(2)});
   const JobId job = b.Submit(SpecBuilder().Request("x"));
   b.Ended(job);  // only the store can compare it now
   const core::ReplyBody refused = b.Reply(e);
@@ -105,9 +109,7 @@ TEST(SubmitTest, RejectionNamesAFewWorkersOfMany) {
 TEST(SubmitTest, BatchIsAllOrNothing) {
   Bench b;
   b.Connect("w1");
-  core::SubmitJobs e{core::ReplyTag(1), {UserName("ann")}, {}};
-  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("a").spec));
-  e.specs.push_back(std::make_shared<const JobSpec>(SpecBuilder().Request("b").Slots(99).spec));
+  core::SubmitJobs e = Batch({SpecBuilder().Request("a"), SpecBuilder().Request("b").Slots(99)});
   const core::ReplyBody refused = b.Reply(e);
   EXPECT_THAT(std::get<Status>(refused).message(), ::testing::StartsWith("job 2 of 2: no worker"));
   EXPECT_TRUE(b.store.jobs.empty());

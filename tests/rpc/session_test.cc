@@ -21,6 +21,14 @@ class SessionTest : public BothTransports {
         GetParam() == Transport::kTls ? Credential(Role::kWorker, worker_id) : "";
     return std::make_unique<FakeWorker>(ConnectTo(*server_, GetParam()), bearer);
   }
+  // Null: the server has not taken it.
+  std::unique_ptr<FakeWorker> GreetAs(const std::string& worker_id, const std::string& name) {
+    auto worker = Dial(worker_id);
+    v1::WorkerMessage hello = FakeWorker::HelloMessage();
+    hello.mutable_hello()->set_worker_id(worker_id);
+    hello.mutable_hello()->set_name(name);
+    return worker->Send(hello) && worker->Next() ? std::move(worker) : nullptr;
+  }
   int WorkersInState(WorkerState state) {
     v1::ListWorkersReply reply;
     Call call(client_);
@@ -139,12 +147,8 @@ TEST_P(SessionTest, AWorkerSeesItselfAloneInTheList) {
   const std::string other(32, 'f');
   auto first = Dial();
   ASSERT_TRUE(first->Greet());
-  auto second = Dial(other);
-  v1::WorkerMessage hello = FakeWorker::HelloMessage();
-  hello.mutable_hello()->set_worker_id(other);
-  hello.mutable_hello()->set_name("w2");
-  ASSERT_TRUE(second->Send(hello));
-  ASSERT_TRUE(second->Next());
+  const auto second = GreetAs(other, "w2");
+  ASSERT_TRUE(second);
   auto workers = v1::Workers::NewStub(ConnectTo(*server_, Transport::kTls));
   v1::ListWorkersReply reply;
   Call call(Credential(Role::kWorker, other));
@@ -171,11 +175,8 @@ TEST_P(SessionTest, AWorkerSeesThatAnotherHasItsName) {
   const std::string other(32, 'f');
   auto first = Dial();
   ASSERT_TRUE(first->Greet());
-  auto second = Dial(other);
-  v1::WorkerMessage hello = FakeWorker::HelloMessage();
-  hello.mutable_hello()->set_worker_id(other);
-  ASSERT_TRUE(second->Send(hello));
-  ASSERT_TRUE(second->Next());
+  const auto second = GreetAs(other, "w1");
+  ASSERT_TRUE(second);
   auto workers = v1::Workers::NewStub(ConnectTo(*server_, Transport::kTls));
   v1::ListWorkersReply reply;
   Call call(Credential(Role::kWorker, other));
