@@ -195,6 +195,24 @@ Result<std::size_t> ReadSome(int fd, char* buffer, std::size_t size) {
   }
 }
 
+Result<std::size_t> CopySome(int from, int to, std::size_t size) {
+#if defined(__linux__)
+  for (;;) {
+    const ssize_t n = copy_file_range(from, nullptr, to, nullptr, size, 0);
+    if (n >= 0) return static_cast<std::size_t>(n);
+    if (errno == EINTR) continue;
+    // Of two file systems, or of one that cannot: the bytes have to pass through here.
+    if (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+      return ErrnoStatus("copy", errno);
+    break;
+  }
+#endif
+  std::string buffer(std::min(size, std::size_t{1} << 20), '\0');
+  GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, ReadSome(from, buffer.data(), buffer.size()));
+  GPULAYER_RETURN_IF_ERROR(WriteAll(to, {buffer.data(), n}));
+  return n;
+}
+
 Status WriteFileAtomic(const std::string& path, std::string_view data, mode_t mode,
                        Durability durability) {
   static std::atomic<unsigned> counter{0};

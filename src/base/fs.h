@@ -46,6 +46,9 @@ Result<std::string> ReadAll(int fd, std::size_t limit);  // the same of what is 
 // All of it, or an error; EINTR and short writes are handled.
 Status WriteAll(int fd, std::string_view data);
 Result<std::size_t> ReadSome(int fd, char* buffer, std::size_t size);  // 0: end of file
+// At most `size` bytes from where `from` stands to where `to` stands, inside the kernel if it can:
+// a file system that shares blocks between files copies none. 0: end of file.
+Result<std::size_t> CopySome(int from, int to, std::size_t size);
 
 enum class Durability { kNone, kSync };
 // Temporary name in the same folder, then rename; kSync: fsync of file and folder. Replaces what is

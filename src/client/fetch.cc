@@ -9,7 +9,9 @@
 #include <string>
 
 #include "base/behind.h"
+#include "model/blob_file.h"
 #include "model/limits.h"
+#include "tree/beneath.h"
 
 namespace gpulayer::client {
 namespace {
@@ -19,6 +21,9 @@ namespace {
 constexpr std::int64_t kInMemory = 1 << 20;
 // From this size on a blob's pieces are hashed while the next is written.
 constexpr std::int64_t kHashApart = 8 << 20;
+// Of a file that is copied: in one call, and how much of it is read at a time to be hashed.
+constexpr std::int64_t kCopyBytes = 8 << 20;
+constexpr std::size_t kReadBytes = 256 * 1024;
 
 Result<UniqueFd> Spool(const std::string& dir, std::int64_t size) {
   if (size <= kInMemory) {
@@ -95,6 +100,43 @@ Status BlobFetcher::TakeChunk() {
   return OkStatus();
 }
 
+// The shortcut on the server's own machine: what the client keeps is a copy, hashed as one that came
+// by bytes.
+Result<UniqueFd> BlobFetcher::CopyStored(const std::string& store, const Hash& hash,
+                                         std::int64_t size) {
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd dir, OpenFile(store, O_RDONLY | O_DIRECTORY));
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd from, tree::OpenRegular(dir.get(), BlobFileName(hash)));
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd to, Spool(options_.spool_dir, size));
+  Hasher hasher;
+  std::string buffer(kReadBytes, '\0');
+  std::int64_t hashed = 0;
+  Behind<std::int64_t> behind([&](std::int64_t end) {
+    while (hashed < end) {
+      const auto want = static_cast<std::size_t>(
+          std::min(end - hashed, static_cast<std::int64_t>(buffer.size())));
+      const ssize_t n = ::pread(to.get(), buffer.data(), want, hashed);
+      if (n <= 0) return false;
+      hasher.Update({buffer.data(), static_cast<std::size_t>(n)});
+      hashed += n;
+    }
+    return true;
+  });
+  std::int64_t copied = 0;
+  while (copied < size) {
+    if (Thrown(options_.interrupt)) return Cancelled("download: interrupted");
+    const std::int64_t want = std::min(size - copied, kCopyBytes);
+    GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,
+                              CopySome(from.get(), to.get(), static_cast<std::size_t>(want)));
+    if (n == 0) break;
+    std::int64_t end = copied += static_cast<std::int64_t>(n);
+    if (!behind.Put(end)) break;
+  }
+  if (!behind.Flush() || hashed != size || hasher.Finish() != hash) {
+    return DataLoss("copy blob " + hash.hex() + ": it is damaged");
+  }
+  return to;
+}
+
 Result<UniqueFd> BlobFetcher::Receive(const Hash& hash) {
   if (!stream_ || next_ == stream_end_) {
     v1::DownloadRequest request;
@@ -102,6 +144,7 @@ Result<UniqueFd> BlobFetcher::Receive(const Hash& hash) {
     for (std::size_t i = next_; i < stream_end_; ++i) {
       request.add_hashes(std::string(hashes_[i].bytes()));
     }
+    request.set_files(files_);
     stream_ = std::make_unique<ReadAhead<v1::DownloadChunk>>(
         transport_.Download(request, options_.interrupt));
     chunk_.Clear();
@@ -122,6 +165,14 @@ Result<UniqueFd> BlobFetcher::Receive(const Hash& hash) {
     if (!fd.valid()) {
       if (part.hash() != hash.bytes()) return DataLoss("download: blobs come in another order");
       size = part.size();
+      if (files_ && !part.stored_in().empty()) {
+        Result<UniqueFd> copy = CopyStored(part.stored_in(), hash, size);
+        if (copy.ok()) return copy;
+        // Another machine after all, or account, or container: then by bytes, from here on.
+        files_ = false;
+        stream_.reset();
+        return Receive(hash);
+      }
       GPULAYER_ASSIGN_OR_RETURN(fd, Spool(options_.spool_dir, size));
       if (size >= kHashApart) behind.emplace(update);
     }

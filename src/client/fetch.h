@@ -37,6 +37,7 @@ class BlobFetcher {
  private:
   Result<UniqueFd> Next();
   Result<UniqueFd> Receive(const Hash& hash);
+  Result<UniqueFd> CopyStored(const std::string& store, const Hash& hash, std::int64_t size);
   Status TakeChunk();
 
   Transport& transport_;
@@ -44,6 +45,7 @@ class BlobFetcher {
   const FetchOptions options_;
   std::map<Hash, int> wanted_;  // how often still
   std::map<Hash, UniqueFd> kept_;
+  bool files_ = true;     // ask for big blobs as files: as long as those could be read
   std::size_t next_ = 0;  // of hashes_: not received yet
   std::size_t stream_end_ = 0;
   std::unique_ptr<ReadAhead<v1::DownloadChunk>> stream_;

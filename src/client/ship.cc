@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <unordered_map>
 
 #include "base/behind.h"
+#include "base/drop_folder.h"
 #include "base/fs.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "model/limits.h"
 #include "tree/scan.h"
@@ -16,7 +19,8 @@
 namespace gpulayer::client {
 namespace {
 
-constexpr int kTries = 4;  // of a source whose files change under our hands
+constexpr std::int64_t kCopyBytes = 8 << 20;  // in one call
+constexpr int kTries = 4;                     // of a source whose files change under our hands
 
 // A blob of a file, or the manifest, which lies in memory.
 struct Source {
@@ -26,17 +30,76 @@ struct Source {
 };
 using Sources = std::unordered_map<std::string, Source>;  // by the hash's bytes
 
+// The shortcut on the server's own machine: copies of big files, laid into the server's drop folder
+// instead of being sent. A copy, since the file itself may be written to at any time. The server
+// takes them out; what is left there at the end is removed.
+class Dropper {
+ public:
+  Dropper(const v1::DropFolder& place, InterruptPtr interrupt)
+      : interrupt_(std::move(interrupt)), dir_(OpenDropFolder(place.dir(), place.proof())) {}
+  ~Dropper() {
+    for (const std::string& name : names_) ::unlinkat(dir_->get(), name.c_str(), 0);
+  }
+  Dropper(const Dropper&) = delete;
+  Dropper& operator=(const Dropper&) = delete;
+
+  bool used() const { return !names_.empty(); }
+
+  // The copy's name. After any error the bytes are sent, here or with the files that follow.
+  Result<std::string> Lay(const Source& source) {
+    if (!dir_.ok()) return dir_.status();
+    Result<std::string> name = Copy(source);
+    if (!name.ok()) return name.status();
+    names_.push_back(*name);
+    return name;
+  }
+
+ private:
+  Result<std::string> Copy(const Source& source) {
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd from, OpenFile(source.path, O_RDONLY | O_NOFOLLOW));
+    // Without a name until it is whole: who is killed leaves nothing.
+    const UniqueFd to(::openat(dir_->get(), ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+    if (!to.valid()) return ErrnoStatus("hand over a file", errno);
+    std::int64_t copied = 0;
+    while (copied < source.size) {
+      if (Thrown(interrupt_)) return Cancelled("hand over a file: interrupted");
+      const auto want = static_cast<std::size_t>(std::min(source.size - copied, kCopyBytes));
+      GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, CopySome(from.get(), to.get(), want));
+      if (n == 0) return Status(StatusCode::kAborted, "it became shorter");
+      copied += static_cast<std::int64_t>(n);
+    }
+    std::string name = RandomHex(16);
+    GPULAYER_RETURN_IF_ERROR(LinkInto(to.get(), dir_->get(), name));
+    return name;
+  }
+
+  const InterruptPtr interrupt_;
+  const Result<UniqueFd> dir_;
+  std::vector<std::string> names_;
+};
+
 // Gathers parts until a chunk is worth a message, and reads on while that one is sent.
 class Chunker {
  public:
-  explicit Chunker(UploadStream& stream)
-      : sender_([&stream](v1::UploadChunk& chunk) { return stream.Write(chunk); }) {}
+  // `dropper` may be null.
+  Chunker(UploadStream& stream, Dropper* dropper)
+      : dropper_(dropper),
+        sender_([&stream](v1::UploadChunk& chunk) { return stream.Write(chunk); }) {}
 
   // Status of the sender's own side; a broken stream shows in Finish().
   Status Send(const std::string& hash, const Source& source) {
     if (source.memory != nullptr) {
       SendBytes(hash, source.size, *source.memory);
       return OkStatus();
+    }
+    if (dropper_ != nullptr && source.size >= limits::kHandOverBytes) {
+      const Result<std::string> name = dropper_->Lay(source);
+      if (name.ok()) {
+        NewPart(hash, source.size).clear();
+        chunk_.mutable_parts(chunk_.parts_size() - 1)->set_dropped(*name);
+        Pass();  // the server reads it while we go on
+        return OkStatus();
+      }
     }
     GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(source.path, O_RDONLY | O_NOFOLLOW));
     std::int64_t left = source.size;
@@ -100,6 +163,7 @@ class Chunker {
     size_ = 0;
   }
 
+  Dropper* const dropper_;
   Behind<v1::UploadChunk> sender_;
   v1::UploadChunk chunk_;
   std::size_t size_ = 0;
@@ -114,7 +178,7 @@ CallOptions Call(const ShipOptions& options) {
 
 Result<std::vector<std::string>> AskMissing(Transport& transport,
                                             const std::vector<std::string>& hashes,
-                                            const ShipOptions& options) {
+                                            const ShipOptions& options, v1::DropFolder* drop) {
   std::vector<std::string> missing;
   for (std::size_t at = 0; at < hashes.size(); at += limits::kMaxHashesPerCall) {
     v1::MissingRequest request;
@@ -123,14 +187,15 @@ Result<std::vector<std::string>> AskMissing(Transport& transport,
     v1::MissingReply reply;
     GPULAYER_RETURN_IF_ERROR(transport.Call(Method::kMissing, request, &reply, Call(options)));
     missing.insert(missing.end(), reply.hashes().begin(), reply.hashes().end());
+    *drop = reply.drop();
   }
   return missing;
 }
 
 Status Send(Transport& transport, const std::vector<std::string>& hashes, const Sources& sources,
-            const ShipOptions& options) {
+            Dropper* dropper, const ShipOptions& options) {
   const std::unique_ptr<UploadStream> stream = transport.Upload(options.interrupt);
-  Chunker chunker(*stream);
+  Chunker chunker(*stream, dropper);
   for (const std::string& hash : hashes) {
     const auto found = sources.find(hash);
     if (found == sources.end())
@@ -158,13 +223,19 @@ Status SendMissing(Transport& transport, const Sources& sources, const ShipOptio
            std::pair(right.memory != nullptr, right.path);
   });
   Status status;
+  bool may_drop = true;
   for (int round = 0; round < kTries; ++round) {
+    v1::DropFolder drop;
     GPULAYER_ASSIGN_OR_RETURN(std::vector<std::string> missing,
-                              AskMissing(transport, hashes, options));
+                              AskMissing(transport, hashes, options, &drop));
     if (missing.empty()) return OkStatus();
     *sent += static_cast<std::int64_t>(missing.size());
-    status = Send(transport, missing, sources, options);
-    if (status.code() != StatusCode::kUnavailable) return status;
+    Dropper dropper(drop, options.interrupt);
+    status = Send(transport, missing, sources, may_drop ? &dropper : nullptr, options);
+    const bool refused = dropper.used() && !status.ok() && status.code() != StatusCode::kDataLoss &&
+                         !Thrown(options.interrupt);
+    if (refused) may_drop = false;  // the bytes may still be taken
+    if (!refused && status.code() != StatusCode::kUnavailable) return status;
   }
   return status;
 }

@@ -18,6 +18,9 @@ inline constexpr std::size_t kMaxMessageBytes = std::size_t{8} << 20;
 // them up.
 inline constexpr std::size_t kBlobChunkBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kLogChunkBytes = std::size_t{256} << 10;
+// From this size on a file is handed over as a file where both sides are on one machine. Each is
+// flushed and committed by itself, about 10 ms: smaller ones are cheaper in a batch of bytes.
+inline constexpr std::int64_t kHandOverBytes = std::int64_t{8} << 20;
 inline constexpr std::size_t kMaxHashesPerCall = 50'000;  // 32 bytes each: 1.6 MB
 inline constexpr std::size_t kMaxPageItems = 1'000;
 

@@ -227,7 +227,7 @@ class Merger {
         planned_ += entry.stamp.size;
         to_read += entry.stamp.size;
         paths.push_back(entry.path);
-        if (entry.stamp.size >= kBigFile) big.insert(entry.path);
+        if (entry.stamp.size >= limits::kHandOverBytes) big.insert(entry.path);
       }
       chosen.push_back(&entry);
     }

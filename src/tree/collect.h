@@ -24,9 +24,6 @@ struct LayoutStamp {
   friend bool operator==(const LayoutStamp&, const LayoutStamp&) = default;
 };
 
-// Below it, what else a file costs outweighs its bytes.
-inline constexpr std::int64_t kBigFile = std::int64_t{8} << 20;
-
 struct CollectRequest {
   std::string work_dir;          // where the source was laid out; missing: nothing was changed
   std::string output_dir;        // GPULAYER_OUTPUT_DIR; missing: nothing was put there
@@ -34,7 +31,7 @@ struct CollectRequest {
   LayoutStamp stamp;
   OutputRules rules;
   int threads = 1;  // for hashing
-  // In place of reading a file that comes home, one of kBigFile bytes or more: stores it otherwise
+  // In place of reading a file that comes home, one of kHandOverBytes or more: stores it otherwise
   // and says its hash. After any error but CANCELLED the file is read all the same. Called by
   // `threads` threads.
   std::function<Result<HashedFile>(int root, const std::string& path)> hash_big;

@@ -2,6 +2,8 @@
 #ifndef GPULAYER_TESTS_CLIENT_FAKE_TRANSPORT_H_
 #define GPULAYER_TESTS_CLIENT_FAKE_TRANSPORT_H_
 
+#include <unistd.h>
+
 #include <deque>
 #include <functional>
 #include <map>
@@ -10,7 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/fs.h"
+#include "base/hash.h"
 #include "client/transport.h"
+#include "model/limits.h"
 
 namespace gpulayer::client {
 
@@ -64,7 +69,8 @@ class FakeTransport : public Transport {
                                                      InterruptPtr) override {
     return nullptr;
   }
-  // One part a message; ends early with `download_break` after so many parts, once.
+  // One part a message, `part_bytes` long; a big blob as a file in `store` if there is one and the
+  // caller would have it so. Ends early with `download_break` after so many parts, once.
   std::unique_ptr<ReadStream<v1::DownloadChunk>> Download(const v1::DownloadRequest& request,
                                                           InterruptPtr) override {
     ++downloads;
@@ -79,8 +85,13 @@ class FakeTransport : public Transport {
           part->set_hash(hash);
           part->set_size(static_cast<std::int64_t>(data.size()));
         }
-        part->set_data(data.substr(at, 4));
-        at += 4;
+        if (request.files() && !store.empty() && part->size() >= limits::kHandOverBytes) {
+          part->set_stored_in(store);
+          at = data.size();
+        } else {
+          part->set_data(data.substr(at, part_bytes));
+          at += part_bytes;
+        }
         if (break_after > 0 && static_cast<int>(chunks.size()) == break_after) {
           break_after = 0;
           return std::make_unique<FakeStream<v1::DownloadChunk>>(
@@ -96,6 +107,18 @@ class FakeTransport : public Transport {
     return std::make_unique<FakeUpload>(this);
   }
 
+  Status Missing(const v1::MissingRequest& request, v1::MissingReply* reply) {
+    if (!drop.empty()) {
+      reply->mutable_drop()->set_dir(drop);
+      reply->mutable_drop()->set_proof("proof");
+    }
+    if (!request.tree().empty()) reply->set_tree_complete(blobs.count(request.tree()) > 0);
+    for (const std::string& hash : request.hashes()) {
+      if (blobs.count(hash) == 0) reply->add_hashes(hash);
+    }
+    return OkStatus();
+  }
+
   std::map<Method, Answer> answers;
   std::map<Method, std::deque<Status>> failures;  // come first, one a call
   std::map<Method, int> calls;
@@ -105,6 +128,11 @@ class FakeTransport : public Transport {
   int uploads = 0;
   int downloads = 0;
   int break_after = 0;
+  std::size_t part_bytes = 4;
+  std::string store;
+  std::string drop;  // a drop folder with the file "proof"; empty: none
+  bool refuse_dropped = false;
+  int handed_over = 0;
 
  private:
   class FakeUpload : public UploadStream {
@@ -115,6 +143,19 @@ class FakeTransport : public Transport {
         if (!part.hash().empty()) {
           hash_ = part.hash();
           order_.push_back(hash_);
+        }
+        if (!part.dropped().empty()) {
+          const std::string path = JoinPath(owner_->drop, part.dropped());
+          const Result<std::string> file = ReadFile(path);
+          if (owner_->refuse_dropped || !file.ok() || Hash::Of(*file).bytes() != part.hash()) {
+            owner_->upload_status =
+                owner_->refuse_dropped ? FailedPrecondition("no leases") : DataLoss("it changed");
+            return false;
+          }
+          content_[hash_] = *file;
+          ::unlink(path.c_str());
+          ++owner_->handed_over;
+          continue;
         }
         content_[hash_] += part.data();
       }
@@ -133,14 +174,6 @@ class FakeTransport : public Transport {
     std::map<std::string, std::string> content_;
     std::vector<std::string> order_;
   };
-
-  Status Missing(const v1::MissingRequest& request, v1::MissingReply* reply) {
-    if (!request.tree().empty()) reply->set_tree_complete(blobs.count(request.tree()) > 0);
-    for (const std::string& hash : request.hashes()) {
-      if (blobs.count(hash) == 0) reply->add_hashes(hash);
-    }
-    return OkStatus();
-  }
 };
 
 }  // namespace gpulayer::client

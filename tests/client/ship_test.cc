@@ -1,10 +1,15 @@
 #include "client/ship.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
 
 #include "base/fs.h"
 #include "client/fake_transport.h"
 #include "client/fetch.h"
+#include "model/blob_file.h"
 #include "support/temp_dir.h"
 #include "wire/tree.h"
 
@@ -94,6 +99,65 @@ TEST_F(ShipTest, AFileAsStandardInput) {
   EXPECT_EQ(ShipFile(server_, root() + "/no", options_).status().code(), StatusCode::kNotFound);
 }
 
+class ShipFilesTest : public ShipTest {
+ protected:
+  ShipFilesTest() {
+    options_.limits.bytes = 64 << 20;
+    server_.drop = dir_.path() + "/drop";
+    EXPECT_TRUE(MakePrivateDir(server_.drop).ok());
+    EXPECT_TRUE(WriteFileAtomic(server_.drop + "/proof", "").ok());
+    Write("a.txt", "alpha");
+    Write("big", big_);
+    Write("z.txt", "omega");
+  }
+  // Whether all of it is on the server and nothing is left in the drop folder.
+  void Ship(int handed_over, int uploads) {
+    const Result<Shipped> shipped = ShipSource(server_, root(), options_);
+    ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
+    EXPECT_EQ(server_.blobs.size(), 4u);
+    EXPECT_EQ(Hash::Of(server_.blobs[std::string(Hash::Of(big_).bytes())]), Hash::Of(big_));
+    EXPECT_EQ(server_.received.back(), shipped->tree.bytes());
+    EXPECT_EQ(server_.handed_over, handed_over);
+    EXPECT_EQ(server_.uploads, uploads);
+    EXPECT_EQ(*ListDir(server_.drop), std::vector<std::string>{"proof"});
+  }
+  const std::string big_ = std::string(20'000'001, 'b');
+};
+
+TEST_F(ShipFilesTest, ABigOneIsHandedOverAsACopyToAServerHere) {
+  Ship(1, 1);
+  EXPECT_EQ(*ReadFile(root() + "/big"), big_);
+}
+
+TEST_F(ShipFilesTest, ARefusalMeansBytesAndLeavesNothing) {
+  server_.refuse_dropped = true;
+  Ship(0, 2);
+}
+
+TEST_F(ShipFilesTest, AServerThatIsNotHereGetsBytes) {
+  ASSERT_EQ(::unlink((server_.drop + "/proof").c_str()), 0);
+  ASSERT_TRUE(ShipSource(server_, root(), options_).ok());
+  EXPECT_EQ(server_.blobs.size(), 4u);
+  EXPECT_EQ(server_.handed_over, 0);
+  EXPECT_TRUE(ListDir(server_.drop)->empty());
+}
+
+TEST_F(ShipFilesTest, AFileThatChangedSinceItWasHashedIsShippedAsItIsNow) {
+  int asked = 0;
+  server_.answers[Method::kMissing] = [&](const auto& request, auto* reply) {
+    if (++asked == 2) Write("big", std::string(big_.size(), 'c'));  // after the hashing
+    return server_.Missing(static_cast<const v1::MissingRequest&>(request),
+                           static_cast<v1::MissingReply*>(reply));
+  };
+  const Result<Shipped> shipped = ShipSource(server_, root(), options_);
+  ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
+  const Result<Tree> tree = wire::ParseTree(server_.blobs[std::string(shipped->tree.bytes())]);
+  ASSERT_TRUE(tree.ok());
+  EXPECT_EQ(tree->entries[1].hash, Hash::Of(std::string(big_.size(), 'c')));
+  EXPECT_EQ(server_.blobs.count(std::string(Hash::Of(big_).bytes())), 0u);
+  EXPECT_EQ(*ListDir(server_.drop), std::vector<std::string>{"proof"});
+}
+
 std::string Read(const UniqueFd& fd) {
   char buffer[4096];
   const ssize_t n = ::pread(fd.get(), buffer, sizeof buffer, 0);
@@ -152,6 +216,76 @@ TEST_F(FetchTest, DamagedBytesAreRefused) {
   server_.blobs[std::string(a.bytes())] = "alphA";
   BlobFetcher fetcher = Fetch({a});
   EXPECT_EQ(fetcher.Open(a).status().code(), StatusCode::kDataLoss);
+}
+
+class FetchFilesTest : public FetchTest {
+ protected:
+  FetchFilesTest() {
+    server_.part_bytes = 1 << 20;
+    server_.store = dir_.path() + "/store";
+  }
+  Hash Store(const std::string& data) {
+    const Hash hash = Put(data);
+    EXPECT_TRUE(MakeDirs(DirName(FileOf(hash))).ok());
+    EXPECT_TRUE(WriteFileAtomic(FileOf(hash), data, 0600, Durability::kNone).ok());
+    return hash;
+  }
+  std::string FileOf(const Hash& hash) const { return JoinPath(server_.store, BlobFileName(hash)); }
+  static Hash HashOf(const Result<UniqueFd>& fd) {
+    if (!fd.ok() || ::lseek(fd->get(), 0, SEEK_SET) != 0) return Hash();
+    const Result<std::string> data = ReadAll(fd->get(), std::size_t{64} << 20);
+    return data.ok() ? Hash::Of(*data) : Hash();
+  }
+  const std::string big_ = std::string(20'000'001, 'b');
+};
+
+TEST_F(FetchFilesTest, ABigOneIsCopiedFromTheStoreAndIsAFileOfItsOwn) {
+  const Hash a = Put("alpha");
+  const Hash big = Store(big_);
+  const Hash c = Put("gamma");
+  BlobFetcher fetcher = Fetch({a, big, c});
+  EXPECT_EQ(Read(*fetcher.Open(a)), "alpha");
+  server_.blobs[std::string(big.bytes())] = "no bytes are asked for";
+  const Result<UniqueFd> fd = fetcher.Open(big);
+  ASSERT_EQ(HashOf(fd), big);
+  ASSERT_EQ(::pwrite(fd->get(), "!", 1, 0), 1);
+  EXPECT_EQ(Hash::Of(*ReadFile(FileOf(big))), big);
+  EXPECT_EQ(Read(*fetcher.Open(c)), "gamma");
+  EXPECT_EQ(server_.downloads, 1);
+}
+
+TEST_F(FetchFilesTest, WhatCannotBeReadOrIsDamagedComesByBytes) {
+  const std::vector<std::function<void(const std::string& file)>> harms = {
+      [](const std::string& file) { ::unlink(file.c_str()); },
+      [](const std::string& file) { EXPECT_EQ(::truncate(file.c_str(), 10'000'000), 0); },
+      [&](const std::string& file) {
+        EXPECT_TRUE(WriteFileAtomic(file, std::string(big_.size(), 'x')).ok());
+      },
+      [](const std::string& file) {
+        ::unlink(file.c_str());
+        EXPECT_EQ(::mkfifo(file.c_str(), 0600), 0);
+      },
+      [&](const std::string& file) {
+        EXPECT_TRUE(WriteFileAtomic(dir_.path() + "/elsewhere", big_).ok());
+        ::unlink(file.c_str());
+        EXPECT_EQ(::symlink((dir_.path() + "/elsewhere").c_str(), file.c_str()), 0);
+      },
+      [&](const std::string&) { server_.store = dir_.path() + "/another machine's"; },
+  };
+  const Hash big = Store(big_);
+  const Hash other = Store(std::string(9'000'000, 'o'));
+  const Hash last = Put("last");
+  for (const auto& harm : harms) {
+    server_.downloads = 0;
+    Store(big_);
+    harm(FileOf(big));
+    BlobFetcher fetcher = Fetch({big, other, last});
+    EXPECT_EQ(HashOf(fetcher.Open(big)), big);
+    EXPECT_EQ(HashOf(fetcher.Open(other)), other);
+    EXPECT_EQ(Read(*fetcher.Open(last)), "last");
+    EXPECT_EQ(server_.downloads, 2);
+    ::unlink(FileOf(big).c_str());
+  }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/fs.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "model/blob_file.h"
 #include "model/tree.h"
 #include "rpc/fake_worker.h"
 #include "rpc/fixture.h"
@@ -88,6 +90,42 @@ TEST_P(ArtifactsTest, ManyBlobsUpAndDown) {
   EXPECT_EQ(got, blobs);
 }
 
+TEST_P(ArtifactsTest, WhoIsHereMayBeToldWhereABigBlobLies) {
+  const std::string big = RandomBytes(9'000'000);
+  std::vector<v1::UploadChunk> chunks;
+  for (std::size_t at = 0; at < big.size(); at += 3'000'000) {
+    v1::BlobPart* part = chunks.emplace_back().add_parts();
+    if (at == 0) part->set_hash(Bytes(Hash::Of(big)));
+    if (at == 0) part->set_size(static_cast<std::int64_t>(big.size()));
+    part->set_data(big.substr(at, 3'000'000));
+  }
+  AddWhole("small", &chunks.emplace_back());
+  v1::UploadReply stored;
+  ASSERT_TRUE(Upload(chunks, &stored).ok());
+  v1::DownloadRequest request;
+  request.add_hashes(Bytes(Hash::Of(big)));
+  request.add_hashes(Bytes(Hash::Of("small")));
+  for (const bool files : {false, true}) {
+    request.set_files(files);
+    Call call(client_);
+    auto stream = artifacts_->Download(&call, request);
+    std::vector<v1::BlobPart> parts;
+    v1::DownloadChunk chunk;
+    while (stream->Read(&chunk))
+      parts.insert(parts.end(), chunk.parts().begin(), chunk.parts().end());
+    ASSERT_TRUE(stream->Finish().ok());
+    ASSERT_EQ(parts.back().data(), "small");
+    EXPECT_EQ(parts[0].size(), 9'000'000);
+    if (files) {
+      ASSERT_EQ(parts.size(), 2u);
+      EXPECT_EQ(parts[0].data(), "");
+      EXPECT_EQ(*ReadFile(JoinPath(parts[0].stored_in(), BlobFileName(Hash::Of(big)))), big);
+    } else {
+      EXPECT_GT(parts.size(), 2u);
+    }
+  }
+}
+
 TEST_P(ArtifactsTest, ContentThatDiffersFromItsNameIsNotTaken) {
   v1::UploadChunk chunk;
   AddWhole("the wrong content", &chunk, Bytes(Hash::Of("the right one")));
@@ -155,49 +193,59 @@ TEST_P(ArtifactsTest, ATreeWithAPathThatEscapesIsRefused) {
   EXPECT_EQ(TrySubmit(spec, &submitted).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_P(ArtifactsTest, AWorkerHereHandsFilesOverAndAClientMayNot) {
+TEST_P(ArtifactsTest, WhoIsHereHandsFilesOver) {
   const std::string worker_bearer =
       GetParam() == Transport::kTls ? Credential(Role::kWorker, FakeWorker::kId) : "";
   FakeWorker worker(channel_, worker_bearer);
   ASSERT_TRUE(worker.Greet());
   const std::string drop = worker.welcome().drop().dir();
-  ASSERT_TRUE(PathExists(JoinPath(drop, worker.welcome().drop().proof())));
-  const std::string content = RandomBytes(20'000'000);
-  const std::string name = RandomHex(16);
-  ASSERT_TRUE(WriteFileAtomic(JoinPath(drop, name), content, 0600, Durability::kNone).ok());
-  v1::UploadChunk chunk;
-  AddWhole("before", &chunk);
-  v1::BlobPart* part = chunk.add_parts();
-  part->set_dropped(name);
-  part->set_size(20'000'000);
-  AddWhole("after", &chunk);
-  const auto upload = [&](const std::string& bearer, v1::UploadReply* reply) {
-    Call call(bearer);
-    auto stream = artifacts_->Upload(&call, reply);
-    stream->Write(chunk);
-    stream->WritesDone();
-    return stream->Finish();
-  };
-  v1::UploadReply reply;
-  if (GetParam() == Transport::kTls) {
-    EXPECT_EQ(upload(client_, &reply).error_code(), grpc::StatusCode::PERMISSION_DENIED);
-    EXPECT_TRUE(PathExists(JoinPath(drop, name)));
+  const v1::DropFolder for_clients = Missing({}).drop();
+  EXPECT_EQ(for_clients.dir(), drop);
+  EXPECT_EQ(for_clients.proof(), worker.welcome().drop().proof());
+  ASSERT_TRUE(PathExists(JoinPath(drop, for_clients.proof())));
+  for (const std::string& bearer : {worker_bearer, client_}) {
+    const std::string content = RandomBytes(20'000'000);
+    const std::string name = RandomHex(16);
+    v1::UploadChunk chunk;
+    AddWhole("before", &chunk);
+    v1::BlobPart* part = chunk.add_parts();
+    part->set_dropped(name);
+    part->set_size(20'000'000);
+    AddWhole("after", &chunk);
+    v1::UploadReply reply;
+    const auto upload = [&] {
+      Call call(bearer);
+      auto stream = artifacts_->Upload(&call, &reply);
+      stream->Write(chunk);
+      stream->WritesDone();
+      return stream->Finish();
+    };
+    const auto lay = [&] {
+      return WriteFileAtomic(JoinPath(drop, name), content, 0600, Durability::kNone).ok();
+    };
+    v1::MissingRequest missing;
+    for (const std::string& blob : {std::string("before"), content, std::string("after")}) {
+      missing.add_hashes(Bytes(Hash::Of(blob)));
+    }
+    // Another content than was said does not become a blob, under whatever name.
+    part->set_hash(Bytes(Hash::Of("another")));
+    ASSERT_TRUE(lay());
+    EXPECT_EQ(upload().error_code(), grpc::StatusCode::DATA_LOSS);
+    EXPECT_FALSE(PathExists(JoinPath(drop, name)));
+    EXPECT_GT(Missing(missing).hashes_size(), 0);
+    part->clear_hash();
+    ASSERT_TRUE(lay());
+    const grpc::Status status = upload();
+    ASSERT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(reply.blobs(), 3);
+    ASSERT_EQ(reply.adopted_size(), 1);
+    EXPECT_EQ(reply.adopted(0), Bytes(Hash::Of(content)));
+    EXPECT_FALSE(PathExists(JoinPath(drop, name)));
+    EXPECT_EQ(Missing(missing).hashes_size(), 0);
+    EXPECT_EQ(upload().error_code(), grpc::StatusCode::NOT_FOUND);
+    part->set_data("data");
+    EXPECT_EQ(upload().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   }
-  const grpc::Status status = upload(worker_bearer, &reply);
-  ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_EQ(reply.blobs(), 3);
-  ASSERT_EQ(reply.adopted_size(), 1);
-  EXPECT_EQ(reply.adopted(0), Bytes(Hash::Of(content)));
-  EXPECT_FALSE(PathExists(JoinPath(drop, name)));
-  v1::MissingRequest missing;
-  for (const std::string& blob : {std::string("before"), content, std::string("after")}) {
-    missing.add_hashes(Bytes(Hash::Of(blob)));
-  }
-  EXPECT_EQ(Missing(missing).hashes_size(), 0);
-  EXPECT_EQ(upload(worker_bearer, &reply).error_code(), grpc::StatusCode::NOT_FOUND);
-  part = chunk.mutable_parts(1);
-  part->set_hash(Bytes(Hash::Of(content)));
-  EXPECT_EQ(upload(worker_bearer, &reply).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_P(ArtifactsTest, DownloadNamesTheFirstThatIsMissing) {

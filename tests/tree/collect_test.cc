@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/text.h"
+#include "model/limits.h"
 #include "support/temp_dir.h"
 #include "tree/files.h"
 
@@ -314,7 +315,7 @@ TEST_F(CollectTest, ReasonsAreTextWhateverALinkLeadsTo) {
 
 TEST_F(CollectTest, BigFilesMayBeStoredOtherwise) {
   LayOut();
-  const std::string big(kBigFile, 'b');
+  const std::string big(limits::kHandOverBytes, 'b');
   for (const char* path : {"handed", "refused"}) Put(Out(path), big + path);
   Put(Out("small"), big.substr(1));
   const Hash said = Hash::Of("what the other says");
@@ -332,7 +333,7 @@ TEST_F(CollectTest, BigFilesMayBeStoredOtherwise) {
   EXPECT_THAT(asked, ElementsAre("handed", "refused"));
   ASSERT_THAT(PathsOf(out.tree), ElementsAre("handed", "refused", "small"));
   EXPECT_EQ(out.tree.entries[0].hash, said);
-  EXPECT_EQ(out.tree.entries[0].size, kBigFile + 6);
+  EXPECT_EQ(out.tree.entries[0].size, limits::kHandOverBytes + 6);
   EXPECT_EQ(out.tree.entries[1].hash, Hash::Of(big + "refused"));
 }
 

@@ -20,6 +20,7 @@
 #include "base/hash.h"
 #include "base/mutex.h"
 #include "base/status.h"
+#include "model/blob_file.h"
 #include "server/blob/blob_store.h"
 
 namespace gpulayer::internal {
@@ -35,7 +36,7 @@ class BlobFiles {
   int root_fd() const { return root_fd_.get(); }  // for syncfs and the *at calls
 
   // Relative to root_fd(): "ab/<62 digits>", "tmp/<number>", "ab".
-  static std::string NameOf(const Hash& hash);
+  static std::string NameOf(const Hash& hash) { return BlobFileName(hash); }
   static std::string ShardOf(const Hash& hash) { return NameOf(hash).substr(0, 2); }
   std::string NewTempName();
   const BlobStore::DropFolder& drop_folder() const { return drop_; }

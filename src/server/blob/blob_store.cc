@@ -76,12 +76,6 @@ Status BlobFiles::PrepareDrop() {
   return OpenFile(JoinPath(drop_.dir, drop_.proof), O_WRONLY | O_CREAT | O_EXCL).status();
 }
 
-std::string BlobFiles::NameOf(const Hash& hash) {
-  std::string name = hash.hex();
-  name.insert(2, 1, '/');
-  return name;
-}
-
 std::string BlobFiles::NewTempName() { return "tmp/" + std::to_string(next_temp_.fetch_add(1)); }
 
 bool BlobFiles::Has(const Hash& hash) {
@@ -151,6 +145,8 @@ class FileBlobStore : public BlobStore {
   Status CheckRoom() override { return files_->Reserve(0); }
 
   const DropFolder& drop_folder() const override { return files_->drop_folder(); }
+
+  const std::string& folder() const override { return files_->root(); }
 
   bool Has(const Hash& hash) override { return files_->Has(hash); }
 

@@ -35,7 +35,7 @@ class BlobStore {
     // is. It is out of that folder at once. Nobody may write to that file again.
     // INVALID_ARGUMENT: no name of the drop folder; NOT_FOUND; FAILED_PRECONDITION: it is not a
     // regular file of this account with that size and at most one more name, or it is open for
-    // writing.
+    // writing; RESOURCE_EXHAUSTED: a copy made for us, below the floor of free space.
     virtual Status Adopt(const std::string& name, std::int64_t size) = 0;
     // Reads on, some MiB a call. An empty hash: not at the end yet. DATA_LOSS: it changes meanwhile.
     virtual Result<Hash> AdoptMore() = 0;
@@ -62,6 +62,8 @@ class BlobStore {
     std::int64_t size = 0;
   };
   virtual Result<OpenBlob> Open(const Hash& hash) = 0;  // NOT_FOUND
+  // For a process of this account on this machine: a blob is the file BlobFileName() in it.
+  virtual const std::string& folder() const = 0;
 
   // Where a process of this account on this machine links a file, named by 32 hex digits that it
   // draws, for Writer::Adopt. Emptied at Open. Who finds the file `proof` there, whose name is drawn

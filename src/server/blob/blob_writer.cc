@@ -155,6 +155,9 @@ class BlobWriter : public BlobStore::Writer {
       unfit = "it may be open for writing";
     }
     if (!unfit.empty()) return Drop(FailedPrecondition("adopt file " + name + ": " + unfit));
+    // A copy that was made for us has taken its room already.
+    const Status room = found.st_nlink == 1 ? files_.Reserve(0) : OkStatus();
+    if (!room.ok()) return Drop(room);
     if (files_.durable()) sync_behind_.Start(file.fd);  // while we hash
     return OkStatus();
   }

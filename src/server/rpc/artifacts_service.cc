@@ -42,8 +42,7 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
                            public OpenStream,
                            public std::enable_shared_from_this<UploadStream> {
  public:
-  UploadStream(Parts& parts, Role role, pb::UploadReply* reply)
-      : parts_(parts), role_(role), reply_(reply) {}
+  UploadStream(Parts& parts, pb::UploadReply* reply) : parts_(parts), reply_(reply) {}
 
   static grpc::ServerReadReactor<pb::UploadChunk>* Launch(std::shared_ptr<UploadStream> stream,
                                                           const std::string& token_id) {
@@ -176,13 +175,9 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
   // A piece of it; `adopting_` says whether that was all.
   Status Adopt(const pb::BlobPart& part) {
     if (!adopting_) {
-      // Who can lay a file there is this account; a client has no part in that.
-      if (role_ == Role::kClient) {
-        return PermissionDenied("upload: handing over files needs a worker token");
-      }
       if (open_) return DataLoss("upload: a blob began before the one ahead of it was complete");
-      if (!part.hash().empty() || !part.data().empty()) {
-        return InvalidArgument("upload: a file that is handed over comes without hash and data");
+      if (!part.data().empty()) {
+        return InvalidArgument("upload: a file that is handed over comes without data");
       }
       GPULAYER_RETURN_IF_ERROR(writer_->Adopt(part.dropped(), part.size()));
       adopting_ = true;
@@ -190,6 +185,9 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
     GPULAYER_ASSIGN_OR_RETURN(const Hash hash, writer_->AdoptMore());
     if (hash.empty()) return OkStatus();
     adopting_ = false;
+    if (!part.hash().empty() && part.hash() != hash.bytes()) {
+      return DataLoss("upload: the file that was handed over has the hash " + hash.hex());
+    }
     ++blobs_;
     reply_->add_adopted(std::string(hash.bytes()));
     return OkStatus();
@@ -216,7 +214,6 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
   }
 
   Parts& parts_;
-  const Role role_;
   pb::UploadReply* const reply_;
   std::shared_ptr<UploadStream> self_;
   pb::UploadChunk read_;  // gRPC's, or waiting
@@ -242,8 +239,9 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
 
 class DownloadStream final : public PullStream<pb::DownloadChunk> {
  public:
-  DownloadStream(Parts& parts, std::vector<Hash> hashes)
-      : parts_(parts), hashes_(std::move(hashes)) {}
+  // `files`: of big blobs the caller is told where they lie.
+  DownloadStream(Parts& parts, std::vector<Hash> hashes, bool files)
+      : parts_(parts), hashes_(std::move(hashes)), files_(files) {}
 
  protected:
   Status Schedule(std::function<void()> job) override { return parts_.io.Post(std::move(job)); }
@@ -276,6 +274,11 @@ class DownloadStream final : public PullStream<pb::DownloadChunk> {
       left_ = blob_->size;
       part->set_hash(std::string(hash.bytes()));
       part->set_size(left_);
+      if (files_ && left_ >= limits::kHandOverBytes) {
+        part->set_stored_in(parts_.blobs.folder());
+        blob_.reset();
+        return OkStatus();
+      }
     }
     const auto size =
         static_cast<std::size_t>(std::min<std::int64_t>(left_, static_cast<std::int64_t>(*room)));
@@ -296,6 +299,7 @@ class DownloadStream final : public PullStream<pb::DownloadChunk> {
 
   Parts& parts_;
   const std::vector<Hash> hashes_;
+  const bool files_;
   bool checked_ = false;
   std::size_t next_ = 0;
   std::optional<BlobStore::OpenBlob> blob_;
@@ -315,6 +319,10 @@ class ArtifactsService final : public pb::Artifacts::CallbackService {
     if (!hashes.ok()) return FinishNow(context, hashes.status());
     Result<Hash> tree = wire::HashFromBytes(request->tree(), "missing: tree");
     if (!tree.ok()) return FinishNow(context, tree.status());
+    if (IsOnThisMachine(*context)) {
+      reply->mutable_drop()->set_dir(parts_.blobs.drop_folder().dir);
+      reply->mutable_drop()->set_proof(parts_.blobs.drop_folder().proof);
+    }
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     auto responder = std::make_shared<Responder>(reactor);
     const Status posted =
@@ -337,8 +345,7 @@ class ArtifactsService final : public pb::Artifacts::CallbackService {
                                                    pb::UploadReply* reply) override {
     Result<Principal> caller = parts_.guard.Admit(*context, "Artifacts.Upload");
     if (!caller.ok()) return new Refused<grpc::ServerReadReactor<pb::UploadChunk>>(caller.status());
-    return UploadStream::Launch(std::make_shared<UploadStream>(parts_, caller->role, reply),
-                                caller->token_id);
+    return UploadStream::Launch(std::make_shared<UploadStream>(parts_, reply), caller->token_id);
   }
 
   grpc::ServerWriteReactor<pb::DownloadChunk>* Download(
@@ -348,8 +355,10 @@ class ArtifactsService final : public pb::Artifacts::CallbackService {
     if (!caller.ok()) return new Refused<Reactor>(caller.status());
     Result<std::vector<Hash>> hashes = ToHashes(request->hashes(), "download");
     if (!hashes.ok()) return new Refused<Reactor>(hashes.status());
-    return DownloadStream::Launch(std::make_shared<DownloadStream>(parts_, *std::move(hashes)),
-                                  parts_.streams, caller->token_id);
+    const bool files = request->files() && IsOnThisMachine(*context);
+    return DownloadStream::Launch(
+        std::make_shared<DownloadStream>(parts_, *std::move(hashes), files), parts_.streams,
+        caller->token_id);
   }
 
  private:

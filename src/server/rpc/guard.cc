@@ -87,6 +87,12 @@ Result<Principal> Guard::Identify(const grpc::CallbackServerContext& context) {
   return tokens_.Authenticate(text);
 }
 
+bool IsOnThisMachine(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  return peer.starts_with("unix:") || peer.starts_with("ipv4:127.") ||
+         peer.starts_with("ipv6:[::1]") || peer.starts_with("ipv6:%5B::1%5D");
+}
+
 Result<Principal> Guard::Admit(const grpc::CallbackServerContext& context, const char* method) {
   if (stopping_.load(std::memory_order_acquire)) return StoppingStatus();
   const MethodRule* rule = Find(method);

@@ -33,6 +33,9 @@ struct MethodRule {
 // All methods of all services. A method that is not in here is refused.
 std::span<const MethodRule> MethodRules();
 
+// As far as an address tells: a tunnel looks the same, which is why the caller has to look as well.
+bool IsOnThisMachine(const grpc::CallbackServerContext& context);
+
 class Guard {
  public:
   // `tokens` must outlive it. `local_user` is who calls over the unix socket.

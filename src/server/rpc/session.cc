@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "model/limits.h"
 #include "model/names.h"
+#include "server/rpc/guard.h"
 #include "server/rpc/respond.h"
 #include "server/rpc/trees.h"
 #include "wire/convert.h"
@@ -76,13 +77,6 @@ std::optional<Duration> ToAgo(bool said, std::int64_t us) {
 bool OutputsAreBad(const Status& status) {
   return status.code() == StatusCode::kFailedPrecondition ||
          status.code() == StatusCode::kInvalidArgument || status.code() == StatusCode::kDataLoss;
-}
-
-// As far as an address tells: a tunnel looks the same, which is why the worker has to look as well.
-bool IsOnThisMachine(const grpc::CallbackServerContext& context) {
-  const std::string peer = context.peer();
-  return peer.starts_with("unix:") || peer.starts_with("ipv4:127.") ||
-         peer.starts_with("ipv6:[::1]") || peer.starts_with("ipv6:%5B::1%5D");
 }
 
 // A session as three flows: what is read is put into inbox_ (heartbeats go to the engine at once),

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/behind.h"
+#include "base/drop_folder.h"
 #include "base/fs.h"
 #include "base/random.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
@@ -231,21 +232,6 @@ Status UploadStream(pb::Artifacts::Stub& stub, const ServerLink& link,
   return end.ok() ? OkStatus() : CutOff(cancel, end.Prefixed("upload"));
 }
 
-// The server's drop folder, if it is a folder of this account's on this machine.
-Result<UniqueFd> OpenDrop(const ServerLink& link) {
-  const DropFolder::Place place = link.drop->Get();
-  if (place.dir.empty()) return FailedPrecondition("hand over: the server is on another machine");
-  GPULAYER_ASSIGN_OR_RETURN(UniqueFd dir, OpenFile(place.dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  struct stat st = {};
-  if (fstat(dir.get(), &st) != 0) return ErrnoStatus("look at " + place.dir, errno);
-  const bool ours = st.st_uid == geteuid() && (st.st_mode & 0077) == 0 &&
-                    place.proof.find('/') == std::string::npos &&
-                    fstatat(dir.get(), place.proof.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                    S_ISREG(st.st_mode) && st.st_uid == geteuid();
-  if (!ours) return FailedPrecondition("hand over: " + place.dir + " is not this server's");
-  return dir;
-}
-
 Result<Hash> SendDropped(const ServerLink& link, const std::string& name, std::int64_t size,
                          Cancel& cancel) {
   const auto stub = pb::Artifacts::NewStub(link.channel);
@@ -281,7 +267,8 @@ Status DownloadBlobs(const ServerLink& link, const std::vector<Hash>& hashes, Bl
 
 Result<tree::HashedFile> HandOver(const ServerLink& link, int root, const std::string& path,
                                   Cancel& cancel) {
-  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd drop, OpenDrop(link));
+  const DropFolder::Place place = link.drop->Get();
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd drop, OpenDropFolder(place.dir, place.proof));
   GPULAYER_ASSIGN_OR_RETURN(const UniqueFd file, tree::OpenRegular(root, path));
   struct stat st = {};
   if (fstat(file.get(), &st) != 0) return ErrnoStatus("stat " + path, errno);
@@ -290,11 +277,7 @@ Result<tree::HashedFile> HandOver(const ServerLink& link, int root, const std::s
     return FailedPrecondition("hand over " + path + ": it has names elsewhere");
   }
   const std::string name = RandomHex(16);
-  // The very file that was looked at, whatever its name means by now.
-  if (linkat(AT_FDCWD, ("/proc/self/fd/" + std::to_string(file.get())).c_str(), drop.get(),
-             name.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-    return ErrnoStatus("hand over " + path, errno);
-  }
+  GPULAYER_RETURN_IF_ERROR(LinkInto(file.get(), drop.get(), name));
   const Result<Hash> hash = SendDropped(link, name, st.st_size, cancel);
   if (!hash.ok()) {
     unlinkat(drop.get(), name.c_str(), 0);  // if the server did not take it
