@@ -1,6 +1,7 @@
 #include "model/items.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "model/limits.h"
 
@@ -19,6 +20,58 @@ std::size_t Places(std::string_view word) {
   return n;
 }
 
+bool IsOneOf(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+bool IsShell(std::string_view program) {
+  return IsOneOf(BaseName(program), {"sh", "ash", "bash", "dash", "zsh", "ksh", "mksh", "fish"});
+}
+
+// Starts the program that its later words name.
+bool StartsAnother(std::string_view program) {
+  return IsOneOf(BaseName(program),
+                 {"busybox", "env", "exec", "ionice", "nice", "nohup", "numactl", "setsid",
+                  "stdbuf", "sudo", "taskset", "time", "timeout", "xargs"});
+}
+
+// Of the shell at command[shell]: the word that is its script; past the end: it has none.
+std::size_t ScriptOf(const std::vector<std::string>& command, std::size_t shell) {
+  bool has_script = false;
+  for (std::size_t i = shell + 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (word == "--command" || word.starts_with("--command=")) {  // fish's
+      return word == "--command" ? i + 1 : i;
+    }
+    if (word == "--" || word == "-") return has_script ? i + 1 : command.size();
+    if (word.empty() || (word[0] != '-' && word[0] != '+')) return has_script ? i : command.size();
+    if (IsOneOf(word, {"--rcfile", "--init-file"})) ++i;
+    if (word.starts_with("--")) continue;
+    has_script |= word[0] == '-' && word.find('c') != std::string::npos;
+    if (word.back() == 'o' || word.back() == 'O') ++i;  // -o pipefail
+  }
+  return command.size();
+}
+
+Status CheckNoShellReadsTheItem(const std::vector<std::string>& command) {
+  if (command.empty()) return OkStatus();
+  const std::size_t programs = StartsAnother(command.front()) ? command.size() : 1;
+  for (std::size_t i = 0; i < programs; ++i) {
+    if (!IsShell(command[i])) continue;
+    const std::size_t script = ScriptOf(command, i);
+    if (script >= command.size() || Places(command[script]) == 0) continue;
+    const std::string shell(BaseName(command[i]));
+    return InvalidArgument("--each: " + shell +
+                           " would run what an item holds, where {} stands in its script. Write "
+                           "\"$GPULAYER_ITEM\" there, with the quotes, or hand it over as an "
+                           "argument: " +
+                           shell + " -c 'echo \"$1\"' x {}");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 std::vector<std::string> WithItem(std::vector<std::string> command, std::string_view item) {
@@ -35,6 +88,7 @@ Status CheckItems(const JobSpec& spec, std::int64_t lines, std::int64_t longest,
     return InvalidArgument("job: " + std::to_string(lines) + " items for " +
                            std::to_string(spec.tasks.count) + " tasks");
   }
+  GPULAYER_RETURN_IF_ERROR(CheckNoShellReadsTheItem(spec.command));
   if (has_nul)
     return InvalidArgument("job: an item holds a NUL byte, which no program can receive");
   const auto item = static_cast<std::size_t>(longest);

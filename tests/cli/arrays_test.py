@@ -137,6 +137,8 @@ class Arrays(Up):
         (self.home.cwd / "one").write_bytes(b"a\n")
         done = self.gpulayer("submit", "--each", "one", "--shell", "echo {}", code=2)
         self.assertIn('"$GPULAYER_ITEM"', done.stderr.decode())
+        done = self.gpulayer("submit", "--each", "one", "--", "sh", "-c", "echo {}", code=2)
+        self.assertIn('"$GPULAYER_ITEM"', done.stderr.decode())
 
 
 if __name__ == "__main__":

@@ -30,6 +30,48 @@ TEST(ItemsTest, WhatNoProgramCanReceiveIsRefused) {
   EXPECT_EQ(CheckItems(spec, 2, half, false).code(), StatusCode::kResourceExhausted);
 }
 
+Status WithCommand(Words command) {
+  JobSpec spec;
+  spec.command = std::move(command);
+  return CheckItems(spec, 1, 10, false);
+}
+
+TEST(ItemsTest, NoShellReadsAnItemAsItsScript) {
+  for (const Words& command : std::vector<Words>{
+           {"sh", "-c", "echo {}"},
+           {"/bin/sh", "-c", "echo \"{}\""},
+           {"bash", "-lc", "echo {}"},
+           {"bash", "-ec", "echo {}", "x"},
+           {"bash", "-o", "pipefail", "-c", "echo {}"},
+           {"bash", "-c", "-e", "--", "echo {}"},
+           {"bash", "--norc", "--rcfile", "f", "-c", "{}"},
+           {"fish", "--command=echo {}"},
+           {"zsh", "-c", "{}"},
+           {"dash", "-c", "{}"},
+           {"ksh", "-c", "{}"},
+           {"timeout", "10", "bash", "-c", "echo {}"},
+           {"env", "A=1", "sh", "-c", "echo {}"},
+       }) {
+    const Status status = WithCommand(command);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << command.front();
+    EXPECT_NE(status.message().find("\"$GPULAYER_ITEM\""), std::string::npos) << status.message();
+  }
+  for (const Words& command : std::vector<Words>{
+           {"bash", "-c", "echo \"$1\"", "x", "{}"},
+           {"sh", "-c", "echo \"$GPULAYER_ITEM\""},
+           {"sh", "script.sh", "{}"},
+           {"sh", "script.sh", "-c", "{}"},
+           {"bash", "-x", "script.sh", "{}"},
+           {"sh", "{}"},
+           {"tar", "-c", "{}"},
+           {"tool", "--shell", "sh", "-c", "{}"},
+           {"timeout", "10", "tool", "-c", "{}"},
+           {},
+       }) {
+    EXPECT_TRUE(WithCommand(command).ok()) << WithCommand(command).message();
+  }
+}
+
 TEST(TaskNumbersTest, PositionsAndNumbers) {
   const TaskNumbers tasks{.first = 5, .step = 3, .count = 3};
   EXPECT_EQ(tasks.At(2), TaskIndex(11));
