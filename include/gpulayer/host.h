@@ -112,7 +112,7 @@ struct TargetInfo {
   bool in_use = false;
 };
 
-// Keeps a credential for that server and makes it the login in use.
+// Keeps a credential for that server, with the token's role, and makes it the login in use.
 GPULAYER_EXPORT Result<TargetInfo> Login(const LoginOptions& options);
 // Forgets a login; `name` empty: the one in use. NOT_FOUND. The server is asked to revoke the
 // credential if it can be reached.

@@ -203,8 +203,10 @@ void SayEnd(const JobInfo& job, const std::string& source_dir) {
   PrintNote(name + " " + ToString(job.state) + ": " + why);
 }
 
-void SayOutputs(const DownloadReport& report) {
-  if (!report.folder.empty() && IsTerminal(STDERR_FILENO)) {
+void SayOutputs(const DownloadReport& report, std::int64_t job) {
+  const std::string name = report.folder.substr(report.folder.rfind('/') + 1);
+  const bool unexpected = job > 0 && name != std::to_string(job);
+  if (!report.folder.empty() && (unexpected || IsTerminal(STDERR_FILENO))) {
     PrintNote("outputs in " + Printable(report.folder) + ": " + std::to_string(report.files) +
               (report.files == 1 ? " file, " : " files, ") + FormatSize(report.bytes));
   }
@@ -271,7 +273,7 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
   if (options.outputs && info->request.outputs.collect) {
     Result<DownloadReport> brought = client.Download(job);
     if (brought.ok()) {
-      SayOutputs(*brought);
+      SayOutputs(*brought, job);
       report = *std::move(brought);
     } else {
       report = SayWhereOutputsAre(client, job, brought.status());

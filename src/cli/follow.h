@@ -28,7 +28,9 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
 
 // How it ended, said on standard error when its exit code does not say it all.
 void SayEnd(const JobInfo& job, const std::string& source_dir = "");
-void SayOutputs(const DownloadReport& report);
+// Where they are: on a terminal, and anywhere if the folder has not the name that is expected, the
+// id of `job` (0: the caller has named the folder). And what was left out.
+void SayOutputs(const DownloadReport& report, std::int64_t job);
 
 }  // namespace gpulayer::cli
 

@@ -2,6 +2,7 @@
 #include "gpulayer/host.h"
 
 #include "cli/args.h"
+#include "cli/ask_token.h"
 #include "cli/hints.h"
 #include "cli/json.h"
 #include "cli/print.h"
@@ -15,8 +16,13 @@ int Failed(const Status& status) {
   const std::string step = NextStep(status);
   PrintNote(status.message() + (step.empty() ? "" : ". " + step));
   // Other options for what runs already is a wrong use of the verb.
-  return status.code() == StatusCode::kAlreadyExists ? kUsage : kFailed;
+  const bool usage =
+      status.code() == StatusCode::kAlreadyExists || status.code() == StatusCode::kInvalidArgument;
+  return usage ? kUsage : kFailed;
 }
+
+// None was given, it is none, or the file that is to hold it is not there.
+int NoToken(const Status& status) { return Failed(status), kUsage; }
 
 // Until a signal, or until a daemon has died; then all is stopped.
 int StayInForeground(Session& session, const std::string& data_dir) {
@@ -87,16 +93,16 @@ int RunDown(const DownArgs& args) {
 }
 
 int RunJoin(const JoinArgs& args) {
-  std::optional<Session> session;
-  if (args.foreground) session.emplace();
   JoinArgs mine = args;
   // Without one it is a worker that starts again.
   const char* env = std::getenv("GPULAYER_TOKEN");
   if (!args.options.token.empty() || (env != nullptr && !args.options.address.empty())) {
-    Result<std::string> token = ReadToken(args.options.token);
-    if (!token.ok()) return Failed(token.status());
+    Result<std::string> token = AskToken(args.options.token);
+    if (!token.ok()) return NoToken(token.status());
     mine.options.token = *token;
   }
+  std::optional<Session> session;  // a signal while a token is typed ends us as it does elsewhere
+  if (args.foreground) session.emplace();
   const Result<JoinReport> report = Join(mine.options);
   if (!report.ok()) return Failed(report.status());
   PrintOut(args.json ? JoinJson(*report)
@@ -113,8 +119,8 @@ int RunJoin(const JoinArgs& args) {
 
 int RunLogin(const LoginArgs& args) {
   LoginOptions options = args.options;
-  Result<std::string> token = ReadToken(options.token);
-  if (!token.ok()) return Failed(token.status());
+  Result<std::string> token = AskToken(options.token);
+  if (!token.ok()) return NoToken(token.status());
   options.token = *token;
   const Result<TargetInfo> target = Login(options);
   if (!target.ok()) return Failed(target.status());

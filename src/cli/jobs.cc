@@ -175,7 +175,7 @@ int RunJobResult(const ResultArgs& args) {
       GPULAYER_TRY(result.outputs, client.Download(args.job, options));
     }
     if (args.common.json) {
-      if (result.outputs) SayOutputs(*result.outputs);
+      if (result.outputs) SayOutputs(*result.outputs, args.to.empty() ? args.job : 0);
       return PrintOut(ResultJson(result)), 0;
     }
     std::optional<std::string> brought;

@@ -1,4 +1,5 @@
 // submit, and run, which is submit on this machine.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -63,12 +64,6 @@ void ParseTasks(const std::string& array, const std::string& each, JobSpec* spec
   if (each.empty()) return;
   spec->items = Need(ReadItems(each), "--each");
   if (spec->items.empty()) Usage("--each: " + Printable(each) + " has no line");
-  // In a shell's hands an item's characters would mean something.
-  if (spec->shell.find("{}") != std::string::npos) {
-    Usage(
-        "--each: {} is not replaced in a --shell line. Write \"$GPULAYER_ITEM\" there, with the "
-        "quotes");
-  }
 }
 
 void CheckStdin(const std::string& path) {
@@ -81,6 +76,15 @@ void CheckStdin(const std::string& path) {
   if (::access(path.c_str(), R_OK) == 0) return;
   Usage("--stdin: " + Printable(path) + ": " + std::strerror(errno) +
         ". It wants a file that is here");
+}
+
+void CheckSource(const std::string& dir) {
+  struct stat info = {};
+  if (dir.empty()) return;
+  const bool found = ::stat(dir.c_str(), &info) == 0;
+  if (found && S_ISDIR(info.st_mode)) return;
+  Usage("--source: " + Printable(dir) + ": " + std::strerror(found ? ENOTDIR : errno) +
+        ". It wants a folder that is here");
 }
 
 void Check(Typed& typed) {
@@ -98,6 +102,7 @@ void Check(Typed& typed) {
   ParseTasks(typed.array, typed.each, &spec);
   if (args.all_logs && args.detach) Usage("--all-logs and --detach: give one of them");
   CheckStdin(spec.stdin_file);
+  CheckSource(spec.source_dir);
   if (!spec.command.empty() || !spec.shell.empty()) {
     const Status fit = CheckSpec(spec);
     // More than a kernel starts is refused by the verb: the usage is right.

@@ -7,6 +7,7 @@
 #include "client/tls_probe.h"
 #include "gpulayer/host.h"
 #include "gpulayer/v1/admin.pb.h"
+#include "model/token.h"
 
 namespace gpulayer {
 namespace {
@@ -31,6 +32,12 @@ Result<std::string> NameOf(const api::LoginOptions& options) {
   return name;
 }
 
+// An admin's login is an admin's. A text that is no token is refused by whoever uses it.
+std::string RoleFor(const std::string& token) {
+  const Result<TokenText> parsed = ParseToken(token);
+  return parsed.ok() && parsed->role == "admin" ? "admin" : "client";
+}
+
 }  // namespace
 
 Status api::CheckAddress(const std::string& address) {
@@ -49,7 +56,7 @@ Result<api::TargetInfo> api::Login(const LoginOptions& options) {
   GPULAYER_ASSIGN_OR_RETURN(LoginStore store, OpenStore(options.config_dir));
   GPULAYER_ASSIGN_OR_RETURN(
       const client::Introduction met,
-      client::Introduce(options.address, options.token, "client", HostName()));
+      client::Introduce(options.address, options.token, RoleFor(options.token), HostName()));
   login.address = met.address;
   login.ca_pem = met.ca_pem;
   login.credential = met.credential;

@@ -231,9 +231,10 @@ Result<client::Introduction> MeetServer(const api::JoinOptions& options,
   }
   if (!again) {
     return InvalidArgument(
-        "join: this machine was no worker yet, so it needs an address and a token. `gpulayer up` "
-        "prints the whole line on the server, `gpulayer token create --role worker` another "
-        "token.");
+        "join: this machine was no worker yet, so it needs " +
+        std::string(options.address.empty() ? "an address and a token" : "a token (--token)") +
+        ". `gpulayer up` prints the whole line on the server, `gpulayer token create --role "
+        "worker` another token.");
   }
   if (!options.address.empty()) {
     GPULAYER_ASSIGN_OR_RETURN(const client::HostPort asked, client::ParseAddress(options.address));

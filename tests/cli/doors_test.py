@@ -5,11 +5,13 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
+import termios
 import threading
 import time
 import unittest
 
-from programs import Home, PATIENCE, SlowRelay, Up
+from programs import CLI, Home, PATIENCE, SlowRelay, Up
 
 
 class Doors(Up):
@@ -32,6 +34,19 @@ class Doors(Up):
         tokens = json.loads(self.gpulayer("token", "list", "--json").stdout)["items"]
         logins = [t for t in tokens if t["kind"] == "credential" and t["role"] == "client"]
         self.assertTrue(logins and all(t["revoked_at"] for t in logins), logins)
+
+    def test_an_admins_login_is_an_admins(self) -> None:
+        token = self.token("admin")
+        done = self.gpulayer("login", self.address(), "--token", token)
+        try:
+            self.assertIn(b"(admin)", done.stdout)
+            tokens = json.loads(self.gpulayer("token", "list", "--json", "--target", "remote").stdout)["items"]
+            mine = [t for t in tokens if t["parent"] == token.split(".")[2]]
+            self.assertEqual([(t["role"], t["kind"]) for t in mine], [("admin", "credential")])
+            self.gpulayer("token", "revoke", mine[0]["id"], "--target", "here")
+            self.assertIn(b"revoked", self.gpulayer("token", "list", "--target", "remote", code=1).stderr)
+        finally:
+            self.gpulayer("logout")
 
     def test_a_login_closes_the_folder_of_logins(self) -> None:
         folder = self.home.path / "config/targets"
@@ -85,7 +100,7 @@ class Doors(Up):
     def test_tokens_that_are_no_good(self) -> None:
         good = self.token("client")
         parts = good.split(".")
-        self.assertIn("not a token", self.login("rubbish", code=1))
+        self.assertIn("not a token", self.login("rubbish", code=2))
         wrong = self.login(".".join([*parts[:3], "0" * len(parts[3]), parts[4]]), code=1)
         other = self.login(".".join([*parts[:4], "0" * 64]), code=1)
         self.assertIn("not the server that this token was made by", other)
@@ -99,6 +114,41 @@ class Doors(Up):
         worker = self.login(self.token("worker"), code=1)
         self.assertIn("worker", worker)
         self.assertEqual(len({wrong, other, revoked, expired, worker}), 5)
+
+    def test_a_token_that_is_missing_is_a_wrong_usage(self) -> None:
+        for words, said in (
+            (("login", "127.0.0.1:7461"), b"token: none was given"),
+            (("login", "127.0.0.1:7461", "--token", "@nosuch"), b"a file that is here"),
+            (("join", "127.0.0.1:7461", "--token", "@nosuch"), b"a file that is here"),
+            (("join", "127.0.0.1:7461"), b"so it needs a token (--token). "),
+            (("join",), b"so it needs an address and a token. "),
+        ):
+            machine = self.home.env | {"GPULAYER_DATA_DIR": str(self.home.path / "no-worker-yet")}
+            self.assertIn(said, self.gpulayer(*words, code=2, env=machine).stderr)
+
+    def test_a_token_that_is_typed_is_asked_for_and_not_shown(self) -> None:
+        token = self.token("client")
+        for verb in ("login", "join"):
+            end = os.openpty()
+            try:
+                client = subprocess.Popen([CLI, verb, self.address(), "--token", "-"], cwd=self.home.cwd, stdin=end[1],
+                                          env=self.home.env | {"GPULAYER_DATA_DIR": str(self.home.path / "typed")},
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                prompt = b"token (not shown): "
+                self.assertEqual(client.stderr.read(len(prompt)), prompt)
+                if verb == "join":
+                    client.send_signal(signal.SIGINT)
+                else:
+                    os.write(end[0], token.encode() + b"\n")
+                out, err = client.communicate(timeout=PATIENCE)
+                self.assertEqual(client.returncode, -signal.SIGINT if verb == "join" else 0, (out, err))
+                self.assertTrue(termios.tcgetattr(end[1])[3] & termios.ECHO, "the echo is back")
+                os.write(end[1], b"|")
+                self.assertNotIn(b"gl1", os.read(end[0], 4096))
+            finally:
+                os.close(end[0])
+                os.close(end[1])
+        self.gpulayer("logout")
 
     def test_addresses_that_are_no_good(self) -> None:
         token = self.token("client")

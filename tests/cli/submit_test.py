@@ -105,8 +105,7 @@ class Submit(Up):
         self.assertIn(b"write ./train.sh", self.gpulayer(*shipped, "train.sh", code=127).stderr)
         self.assertIn(b"chmod +x", self.gpulayer(*shipped, "./train.sh", code=126).stderr)
         self.assertIn(b"--wait-for-worker", self.gpulayer("submit", "--memory", "900GiB", "--", "true", code=125).stderr)
-        self.assertIn(b"a folder that is here", self.gpulayer("submit", "--source", "nosuch", "--", "true",
-                                                              code=125).stderr)
+        self.assertIn(b"a folder that is here", self.gpulayer("submit", "--source", "nosuch", "--", "true", code=2).stderr)
 
     def test_cancel_of_a_task_that_is_not_there(self) -> None:
         job = self.gpulayer("submit", "-d", "--", "true").stdout.decode().strip()

@@ -279,6 +279,7 @@ TEST_F(GuardTest, ACallersRoleBoundsWhatATokenIsExchangedFor) {
   EXPECT_EQ(exchange(Token(Role::kWorker), "client"), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(exchange(Token(Role::kClient), "admin"), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_EQ(exchange(Token(Role::kAdmin), "worker"), grpc::StatusCode::OK);
+  EXPECT_EQ(exchange(Token(Role::kAdmin), "admin"), grpc::StatusCode::OK);
   EXPECT_EQ(exchange(Token(Role::kClient), "king"), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(exchange(Credential(Role::kClient, "a"), "client"),
             grpc::StatusCode::FAILED_PRECONDITION);

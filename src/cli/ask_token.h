@@ -1,0 +1,18 @@
+// A token as people give it; one that is typed on a terminal is asked for and not shown.
+//
+// Blocking: until the line is there.
+#ifndef GPULAYER_CLI_ASK_TOKEN_H_
+#define GPULAYER_CLI_ASK_TOKEN_H_
+
+#include <string>
+
+#include "gpulayer/status.h"
+
+namespace gpulayer::cli {
+
+// As ReadToken, with its errors. Signals that end us give the terminal its echo back.
+Result<std::string> AskToken(const std::string& given);
+
+}  // namespace gpulayer::cli
+
+#endif  // GPULAYER_CLI_ASK_TOKEN_H_
