@@ -199,6 +199,28 @@ TEST_P(JobsTest, CancelEndsAQueuedJob) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_P(JobsTest, ACancelThatIsRefusedHasCancelledNothing) {
+  const std::int64_t over = Submit(Spec({"true"}, "over"));
+  v1::CancelRequest request;
+  request.add_tasks()->set_job(over);
+  v1::CancelReply reply;
+  Call first(client_);
+  ASSERT_TRUE(jobs_->Cancel(&first, request, &reply).ok());
+  const std::int64_t waits = Submit(Spec({"true"}, "waits"));
+  request.mutable_tasks(0)->set_task(99);  // the core has forgotten that there never was one
+  request.add_tasks()->set_job(waits);
+  Call second(client_);
+  const grpc::Status refused = jobs_->Cancel(&second, request, &reply);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Get(waits).job().state(), static_cast<int>(TaskState::kQueued));
+
+  request.mutable_tasks(0)->set_task(0);
+  Call third(client_);
+  ASSERT_TRUE(jobs_->Cancel(&third, request, &reply).ok());
+  EXPECT_EQ(reply.cancelled(), 1);
+  EXPECT_EQ(reply.already_ended(), 1);
+}
+
 TEST_P(JobsTest, ACancelNamesNotMoreThanTheLimit) {
   v1::CancelRequest request;
   for (int i = 0; i < 10'001; ++i) request.add_tasks()->set_job(1);

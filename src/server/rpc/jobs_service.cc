@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -106,13 +107,20 @@ Status CheckContent(Parts& parts, const Specs& specs) {
 
 using Selectors = std::vector<core::CancelTasks::Selector>;
 
-// Of jobs that are over the core has forgotten how many tasks they had.
-Status CheckTasksExist(StoreReader& reader, const Selectors& tasks) {
-  for (const core::CancelTasks::Selector& selector : tasks) {
-    const Result<JobRecord> job = reader.GetJob(selector.job);
-    if (!job.ok()) continue;  // the core says so
-    if (!job->spec->HasTask(*selector.task)) {
-      return core::NoSuchTask({selector.job, *selector.task}, *job->spec);
+// Of jobs that are over the core has forgotten which tasks they had. Of all others too: a job may end
+// before the core hears of this, and what a job has never changes.
+Status CheckTasksExist(StoreReader& reader, const Selectors& selectors) {
+  std::map<JobId, std::shared_ptr<const JobSpec>> specs;
+  for (const core::CancelTasks::Selector& selector : selectors) {
+    if (!selector.task) continue;
+    const auto [it, is_new] = specs.try_emplace(selector.job);
+    if (is_new) {
+      const Result<JobRecord> job = reader.GetJob(selector.job);
+      if (job.ok()) it->second = job->spec;
+    }
+    if (it->second == nullptr) continue;  // the core says so
+    if (!it->second->HasTask(*selector.task)) {
+      return core::NoSuchTask({selector.job, *selector.task}, *it->second);
     }
   }
   return OkStatus();
@@ -196,7 +204,14 @@ class JobsService final : public pb::Jobs::CallbackService {
     }
     ServerUnaryReactor* reactor = context->DefaultReactor();
     auto responder = std::make_shared<Responder>(reactor);
-    PostCancel(std::move(event), reply, responder);
+    const bool names_tasks = std::any_of(
+        event.tasks.begin(), event.tasks.end(),
+        [](const core::CancelTasks::Selector& selector) { return selector.task.has_value(); });
+    if (names_tasks) {
+      CheckAndCancel(std::move(event), reply, responder);
+    } else {
+      PostCancel(std::move(event), reply, responder);
+    }
     return reactor;
   }
 
@@ -261,30 +276,29 @@ class JobsService final : public pb::Jobs::CallbackService {
   }
 
  private:
-  void PostCancel(core::CancelTasks event, pb::CancelReply* reply, const ResponderPtr& responder) {
-    Selectors tasks;
-    for (const core::CancelTasks::Selector& selector : event.tasks) {
-      if (selector.task) tasks.push_back(selector);
-    }
-    const Status posted = parts_.engine.Post(
-        std::move(event), [this, tasks = std::move(tasks), reply, responder](core::ReplyBody body) {
-          if (const auto* status = std::get_if<Status>(&body)) return responder->Finish(*status);
-          if (const auto* done = std::get_if<core::CancelReply>(&body)) {
-            reply->set_cancelled(done->cancelled);
-            reply->set_already_ended(done->already_ended);
-            if (done->already_ended > 0 && !tasks.empty()) return CheckEnded(tasks, responder);
-            return responder->Finish(OkStatus());
-          }
-          responder->Finish(Internal("cancel: the wrong kind of answer"));
+  // All or none: what names a task of a job that is over is looked up before anything is cancelled.
+  void CheckAndCancel(core::CancelTasks event, pb::CancelReply* reply,
+                      const ResponderPtr& responder) {
+    const Status posted = parts_.readers.Post(
+        [this, event = std::move(event), reply, responder](StoreReader& reader) mutable {
+          const Status exist = CheckTasksExist(reader, event.tasks);
+          if (!exist.ok()) return responder->Finish(exist);
+          PostCancel(std::move(event), reply, responder);
         });
     if (!posted.ok()) responder->Finish(Refusal(posted));
   }
 
-  // "Already over" is also the answer to a task that a job that is over never had.
-  void CheckEnded(const Selectors& tasks, const ResponderPtr& responder) {
-    const Status posted = parts_.readers.Post([tasks, responder](StoreReader& reader) {
-      responder->Finish(CheckTasksExist(reader, tasks));
-    });
+  void PostCancel(core::CancelTasks event, pb::CancelReply* reply, const ResponderPtr& responder) {
+    const Status posted =
+        parts_.engine.Post(std::move(event), [reply, responder](core::ReplyBody body) {
+          if (const auto* status = std::get_if<Status>(&body)) return responder->Finish(*status);
+          if (const auto* done = std::get_if<core::CancelReply>(&body)) {
+            reply->set_cancelled(done->cancelled);
+            reply->set_already_ended(done->already_ended);
+            return responder->Finish(OkStatus());
+          }
+          responder->Finish(Internal("cancel: the wrong kind of answer"));
+        });
     if (!posted.ok()) responder->Finish(Refusal(posted));
   }
 
