@@ -229,6 +229,8 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     PostEvent(core::Event(std::move(event)));
   }
 
+  using Incoming = std::pair<v1::WorkerMessage, std::size_t>;  // with its bytes
+
   // False: the disk is behind; the strand reads on when there is room.
   bool Enqueue() {
     const std::size_t bytes = read_.ByteSizeLong();
@@ -246,6 +248,17 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     }
     if (start) RunStrand();
     return read_on;
+  }
+
+  void Again(Incoming message) {
+    bool start = false;
+    {
+      MutexLock lock(mutex_);
+      if (finished_) return;
+      inbox_.push_back(std::move(message));
+      start = !std::exchange(strand_runs_, true);
+    }
+    if (start) RunStrand();
   }
 
   // REQUIRES: strand_runs_ was set by the caller.
@@ -266,16 +279,15 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
         working_ = std::move(inbox_.front());
         message = &working_.first;
       }
-      if (Handle(*message) == Handled::kLater) {  // a full disk: wait without losing what came
-        {
-          MutexLock lock(mutex_);
-          if (!finished_) inbox_.front() = std::move(working_);
-        }
-        Heard();
-        parts_.timer.After(kDiskRetry, [weak = weak_from_this()] {
-          if (const auto self = weak.lock()) self->RunStrand();
+      if (Handle(*message) == Handled::kLater) {
+        // Without losing it, and without holding up what other attempts have to say.
+        parts_.timer.After(kDiskRetry, [weak = weak_from_this(), again = std::move(working_)] {
+          if (const auto self = weak.lock()) self->Again(again);
         });
-        return;
+        Heard();
+        MutexLock lock(mutex_);
+        if (!finished_) inbox_.pop_front();  // counted on: it comes back
+        continue;
       }
       bool read_on = false;
       {
@@ -300,7 +312,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
   Handled Handle(const v1::WorkerMessage& message) {
     switch (message.kind_case()) {
       case v1::WorkerMessage::kProgress: OnProgress(message.progress()); return Handled::kDone;
-      case v1::WorkerMessage::kLog: return OnLog(message.log());
+      case v1::WorkerMessage::kLog: OnLog(message.log()); return Handled::kDone;
       case v1::WorkerMessage::kEnded: return OnEnded(message.ended());
       case v1::WorkerMessage::kHello:
         End(InvalidArgument("session: a second hello"));
@@ -321,35 +333,33 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
         ToAgo(in.has_started_us_ago(), in.started_us_ago())}));
   }
 
-  Handled OnLog(const v1::LogAppend& in) {
+  void OnLog(const v1::LogAppend& in) {
     Result<AttemptKey> key = wire::FromProto(in.key());
     if (!key.ok() || in.offset() < 0) {
-      End(key.ok() ? InvalidArgument("log: a negative offset") : key.status());
-      return Handled::kDone;
+      return End(key.ok() ? InvalidArgument("log: a negative offset") : key.status());
     }
     v1::ServerMessage reply;
     v1::LogAck* ack = reply.mutable_log_ack();
     *ack->mutable_key() = in.key();
     if (IsCurrent(*key)) {
-      // A chatty job must not take the room that the database needs to store how it ended; its
-      // worker keeps the rest meanwhile.
-      if (!parts_.blobs.CheckRoom().ok()) return Handled::kLater;
-      Result<std::int64_t> size = parts_.logs.Append(key->ref, in.offset(), in.data());
-      if (!size.ok() && size.status().code() == StatusCode::kResourceExhausted)
-        return Handled::kLater;
-      if (!size.ok() && size.status().code() != StatusCode::kOutOfRange) {
+      // A chatty job must not take the room that the database needs to store how it ended.
+      const Status room = parts_.blobs.CheckRoom();
+      Result<std::int64_t> size =
+          room.ok() ? parts_.logs.Append(key->ref, in.offset(), in.data()) : room;
+      if (!room.ok() || size.status().code() == StatusCode::kResourceExhausted ||
+          size.status().code() == StatusCode::kOutOfRange) {
+        size = parts_.logs.Size(key->ref);  // full, or a gap: its worker sends again from here
+      }
+      if (!size.ok()) {
         LogError("log of " + ToString(key->ref) + ": " + size.status().ToString());
-        End(Unavailable("log: " + size.status().message()));
-        return Handled::kDone;
+        return End(Unavailable("log: " + size.status().message()));
       }
       ack->set_current(true);
-      ack->set_size(size.ok() ? *size
-                              : parts_.logs.Size(key->ref));  // a gap: go on from what is here
+      ack->set_size(*size);
       parts_.hub.Appended(key->ref.task);
     }
     Send(std::move(reply));
     HeardNowAndThen();
-    return Handled::kDone;
   }
 
   Handled OnEnded(const v1::Ended& in) {
@@ -528,7 +538,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
   SessionId id_;
 
   // Of the strand.
-  std::pair<v1::WorkerMessage, std::size_t> working_;
+  Incoming working_;
   steady_clock::time_point next_heard_{};
 
   Mutex mutex_;
@@ -537,7 +547,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
   std::optional<Status> late_finish_ GPULAYER_GUARDED_BY(mutex_);
   bool welcomed_ GPULAYER_GUARDED_BY(mutex_) = false;
   std::map<AttemptId, AttemptKey> current_ GPULAYER_GUARDED_BY(mutex_);
-  std::deque<std::pair<v1::WorkerMessage, std::size_t>> inbox_ GPULAYER_GUARDED_BY(mutex_);
+  std::deque<Incoming> inbox_ GPULAYER_GUARDED_BY(mutex_);
   std::size_t inbox_bytes_ GPULAYER_GUARDED_BY(mutex_) = 0;
   bool strand_runs_ GPULAYER_GUARDED_BY(mutex_) = false;
   bool paused_ GPULAYER_GUARDED_BY(mutex_) = false;  // no read is outstanding
