@@ -12,6 +12,8 @@ namespace gpulayer {
 namespace {
 
 constexpr std::size_t kBlock = 64 * 1024;
+// Short lines are read many at a time.
+constexpr std::size_t kLeastBlock = 4096;
 
 Result<std::size_t> ReadAt(int fd, char* buffer, std::size_t size, std::int64_t offset) {
   for (;;) {
@@ -59,7 +61,8 @@ Result<std::string> LineFile::Line(std::int64_t n) const {
 Result<std::vector<std::string>> LineFile::Lines(const std::vector<std::int64_t>& ascending,
                                                  std::size_t budget) const {
   std::vector<std::string> out;
-  std::string buffer(std::min<std::size_t>(kBlock, static_cast<std::size_t>(longest_) + 1), '\0');
+  std::string buffer(
+      std::clamp<std::size_t>(static_cast<std::size_t>(longest_) + 1, kLeastBlock, kBlock), '\0');
   std::string_view block;    // what is read and not looked at yet
   std::int64_t offset = 0;   // of what follows the block
   std::int64_t at = count_;  // the line that the block begins with, or is within

@@ -5,6 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <numeric>
+
 namespace gpulayer {
 namespace {
 
@@ -55,6 +58,32 @@ TEST(LineFileTest, AnyOfManyLongerThanABlock) {
   EXPECT_EQ(file.Lines(some, 1000)->size(), 8u) << "as far as there is room";
   EXPECT_EQ(file.Line(5000)->size(), 300'000u);
   EXPECT_EQ(*file.Line(5001), "end");
+}
+
+// Reads of this thread so far; -1: this system does not tell.
+std::int64_t ReadCalls() {
+  std::ifstream io("/proc/thread-self/io");
+  std::string name;
+  std::int64_t value = 0;
+  while (io >> name >> value) {
+    if (name == "syscr:") return value;
+  }
+  return -1;
+}
+
+TEST(LineFileTest, ShortLinesAreReadManyAtATime) {
+  std::string text;
+  for (int i = 0; i < 10'000; ++i) text += std::to_string(100'000 + i) + "\n";
+  const LineFile file = Of(text);
+  std::vector<std::int64_t> all(10'000);
+  std::iota(all.begin(), all.end(), 0);
+  const std::int64_t before = ReadCalls();
+  const Result<std::vector<std::string>> lines = file.Lines(all, 1'000'000);
+  const std::int64_t after = ReadCalls();
+  ASSERT_TRUE(lines.ok());
+  EXPECT_EQ(lines->back(), "109999");
+  if (before < 0) GTEST_SKIP() << "no /proc/thread-self/io";
+  EXPECT_LT(after - before, 50);
 }
 
 }  // namespace
