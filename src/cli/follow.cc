@@ -97,9 +97,7 @@ int Lost(const Status& status, const Client& client, std::int64_t job) {
 }
 
 // Standard output cannot be written to.
-int Unwritten(int error, Client& client, std::int64_t job) {
-  const Result<JobInfo> info = client.Get(job);
-  const bool over = info.ok() && IsTerminal(info->state);
+int Unwritten(int error, bool over, const Client& client, std::int64_t job) {
   const std::string after =
       over ? "job " + std::to_string(job) + " is over" : AfterUs(job, HasPrivateServer(client));
   if (error == EPIPE) {
@@ -231,7 +229,7 @@ std::optional<int> FollowBytes(Session& session, const Client& given, std::int64
     streamed = client.StreamLogs(job, options.log, [&](const LogChunk& chunk) {
       if (teller) teller->Quiet();
       if (chunk.stream == LogStream::kOut) {
-        reader_gone = !out.Write(chunk.data);
+        reader_gone = !out.Write(chunk.data) && !options.json;
       } else if (chunk.stream == LogStream::kErr) {
         err.Write(chunk.data);  // nobody to tell if that fails
       } else {
@@ -243,7 +241,10 @@ std::optional<int> FollowBytes(Session& session, const Client& given, std::int64
   out.Finish();
   err.Finish();
   if (session.left() != 0) return session.Leave(job);
-  if (reader_gone) return Unwritten(out.error(), client, job);
+  if (reader_gone) {
+    const Result<JobInfo> info = client.Get(job);
+    return Unwritten(out.error(), info.ok() && IsTerminal(info->state), client, job);
+  }
   if (!streamed.ok()) return Lost(streamed, client, job);
   return std::nullopt;
 }
@@ -258,7 +259,7 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
     info = FollowArray(client, job,
                        {options.all_logs, options.json, [leave]() mutable { leave.Throw(); }},
                        &unwritten);
-    if (unwritten != 0 && session.left() == 0) return Unwritten(unwritten, client, job);
+    if (unwritten != 0 && session.left() == 0) return Unwritten(unwritten, info.ok(), client, job);
   } else {
     const std::optional<int> code = FollowBytes(session, client, job, options);
     if (code) return *code;

@@ -26,8 +26,6 @@ constexpr std::size_t kLongLine = 64 * 1024;
 // More failures than these say little that is new; `job list` and `job logs` have them all.
 constexpr std::size_t kFailuresShown = 20;
 constexpr std::int64_t kTailLines = 10;
-// Logs that are read at the same time. Tasks beyond are read as others end: later, not less.
-constexpr std::size_t kLogReaders = 64;
 constexpr auto kLineGap = std::chrono::seconds(30);  // where lines are kept
 constexpr auto kRedrawGap = milliseconds(200);       // on a terminal
 constexpr auto kFailuresGap = milliseconds(1'000);   // between questions for failures
@@ -148,22 +146,28 @@ class AllLogs {
       : client_(std::move(client)),
         job_(job),
         on_unwritten_(options.on_unwritten),
+        readers_at_once_(options.log_readers),
         out_(options.json ? STDERR_FILENO : STDOUT_FILENO),
         err_(STDERR_FILENO) {}
-  ~AllLogs() { Finish(); }
+  ~AllLogs() { Finish(What::kUnderWay); }
   AllLogs(const AllLogs&) = delete;
   AllLogs& operator=(const AllLogs&) = delete;
 
-  // Reads what is left. The errno of standard output, if not all could be printed; else 0.
-  int Finish() {
+  // kUnderWay: those that wait for a reader are dropped. Each would find out by itself, and as
+  // slowly, that the server is lost.
+  enum class What { kAll, kUnderWay };
+
+  // Reads what is left. The errno of the job's output, if not all could be printed; else 0.
+  int Finish(What what) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       no_more_ = true;
+      if (what == What::kUnderWay) tasks_.clear();
     }
     changed_.notify_all();
     for (std::thread& reader : readers_) reader.join();
     readers_.clear();
-    return out_.error();
+    return unwritten_;
   }
 
   // Tasks start in the order of their numbers: those behind the last one that was seen at work.
@@ -189,7 +193,7 @@ class AllLogs {
   void Add(std::int64_t task) {
     const std::lock_guard<std::mutex> lock(mutex_);
     tasks_.push_back(task);
-    if (readers_.size() < kLogReaders && tasks_.size() > idle_) {
+    if (readers_.size() < readers_at_once_ && tasks_.size() > idle_) {
       readers_.emplace_back([this] { Run(); });
     }
     changed_.notify_one();
@@ -231,7 +235,8 @@ class AllLogs {
   bool Put(ByteSink& sink, const std::string& lines) {
     if (lines.empty()) return true;
     const std::lock_guard<std::mutex> lock(print_);
-    if (sink.Write(lines)) return true;
+    if (sink.Write(lines) || sink.fd() == STDERR_FILENO) return true;  // nobody to tell of that
+    unwritten_ = sink.error();
     on_unwritten_();
     return false;
   }
@@ -239,11 +244,13 @@ class AllLogs {
   Client client_;
   const std::int64_t job_;
   const std::function<void()> on_unwritten_;
+  const std::size_t readers_at_once_;
   std::int64_t next_ = 0;  // of the caller's thread
 
   std::mutex print_;
   ByteSink out_;
   ByteSink err_;
+  int unwritten_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -297,7 +304,9 @@ Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOp
   std::optional<AllLogs> logs;
   if (options.all_logs) logs.emplace(client, job, options);
   Status looked;
+  std::optional<JobInfo> over;
   Result<JobInfo> end = client.Watch(job, [&](const JobInfo& info) {
+    if (IsTerminal(info.state)) over = info;
     if (logs) {
       looked = logs->LookForMore();
       return;
@@ -307,7 +316,9 @@ Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOp
   });
   progress.Erase();
   if (logs) {
-    if (const int error = logs->Finish()) *unwritten = error;
+    *unwritten = logs->Finish(end.ok() ? AllLogs::What::kAll : AllLogs::What::kUnderWay);
+    // What ended the calls is no news of the job.
+    if (*unwritten != 0) return over ? *std::move(over) : std::move(end);
   }
   if (end.ok() && !looked.ok()) return looked;
   return end;

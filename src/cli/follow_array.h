@@ -18,10 +18,12 @@ struct FollowArrayOptions {
   bool json = false;  // standard output belongs to a document: logs go to standard error
   // A log could not be printed; from any thread, perhaps more than once. Is to end the client's calls.
   std::function<void()> on_unwritten;
+  // Logs that are read at the same time. Tasks beyond are read as others end: later, not less.
+  std::size_t log_readers = 64;
 };
 
 // Until the job is over. Errors as Client::Watch. What it prints is whole lines. `unwritten`: the errno
-// of a log that could not be printed, else as it was.
+// of standard output, if a log could not be printed there, else 0; OK then says that the job is over.
 Result<JobInfo> FollowArray(Client client, std::int64_t job, const FollowArrayOptions& options,
                             int* unwritten);
 

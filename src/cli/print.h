@@ -80,8 +80,9 @@ class ByteSink {
  public:
   explicit ByteSink(int fd) : fd_(fd), terminal_(IsTerminal(fd)) {}
   ByteSink(int fd, bool terminal) : fd_(fd), terminal_(terminal) {}  // for tests
-  bool Write(std::string_view bytes);   // false: it could not be written, see error()
-  bool Finish();                        // a character that stays cut
+  bool Write(std::string_view bytes);  // false: it could not be written, see error()
+  bool Finish();                       // a character that stays cut
+  int fd() const { return fd_; }
   int error() const { return error_; }  // errno of the first write that failed; 0: none did
 
  private:

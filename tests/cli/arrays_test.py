@@ -55,6 +55,19 @@ class Arrays(Up):
             for task in range(4):
                 self.assertEqual([word for name, word in lines if name.endswith(b".%d" % task)], words, done)
 
+    def test_all_logs_where_nobody_reads(self) -> None:
+        said = ["sh", "-c", "echo out; echo err >&2"]
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([CLI, "submit", "--name", "unread", "--array", "0-1", "--all-logs", "--", *said],
+                                  stdout=subprocess.PIPE, stderr=full, env=self.home.env, cwd=self.home.cwd,
+                                  timeout=PATIENCE)
+            self.assertEqual((done.returncode, len(done.stdout.splitlines())), (0, 2), done)
+            job = json.loads(self.gpulayer("job", "list", "--name", "unread", "--json").stdout)["items"][0]["id"]
+            done = subprocess.run([CLI, "job", "attach", str(job), "--all-logs"], stdout=full, stderr=subprocess.PIPE,
+                                  env=self.home.env, cwd=self.home.cwd, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn(b"standard output: No space left on device; job %d is over" % job, done.stderr)
+
     def test_all_logs_has_those_before_a_cancelled_one(self) -> None:
         gate = self.home.path / "gate"
         os.mkfifo(gate)
