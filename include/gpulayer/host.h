@@ -59,6 +59,9 @@ struct DownReport {
   // The server that this machine had joined, if its worker had ended by itself, as one does whose
   // credential is revoked. Else empty.
   std::string ended_worker_of;
+  // That ran by what the server said last; those of this machine begin again at the next Up. 0 also
+  // if it did not answer, or nothing was stopped.
+  std::int64_t interrupted_tasks = 0;
 };
 
 // Stops what Up or Join started here, within 10 s. Queued and interrupted work is there at the

@@ -35,23 +35,6 @@ int StayInForeground(Session& session, const std::string& data_dir) {
   return status.ok() ? 0 : kFailed;
 }
 
-// Of the server that is up here; 0 also if it does not answer.
-std::int64_t RunningTasks(const std::string& data_dir) {
-  ClientOptions options;
-  options.target = "here";
-  options.data_dir = data_dir;
-  options.call_timeout = std::chrono::seconds(2);  // a server that hangs is stopped all the same
-  Result<Client> client = Client::Connect(options);
-  const Result<ServerInfo> server = client.ok() ? client->ServerStatus() : client.status();
-  if (!server.ok()) return 0;
-  std::int64_t running = 0;
-  for (const JobState state : {JobState::kPreparing, JobState::kRunning, JobState::kFinishing}) {
-    const auto found = server->task_counts.find(ToString(state));
-    if (found != server->task_counts.end()) running += found->second;
-  }
-  return running;
-}
-
 std::string InterruptedText(std::int64_t running) {
   const std::string tasks =
       running == 1 ? "1 task was running" : std::to_string(running) + " tasks were running";
@@ -71,11 +54,10 @@ int RunUp(const UpArgs& args) {
 }
 
 int RunDown(const DownArgs& args) {
-  const std::int64_t running = RunningTasks(args.options.data_dir);
   const Result<DownReport> report = Down(args.options);
   if (!report.ok()) return Failed(report.status());
   if (args.json) {
-    PrintOut(DownJson(*report, report->stopped.empty() ? 0 : running));
+    PrintOut(DownJson(*report));
   } else if (!report->ended_worker_of.empty()) {
     const std::string address = Printable(report->ended_worker_of);
     PrintOut(
@@ -88,7 +70,7 @@ int RunDown(const DownArgs& args) {
     for (const std::string& name : report->stopped) text += (text.empty() ? "" : " and ") + name;
     PrintOut(text.empty() ? "nothing was up here\n" : "stopped " + text + "\n");
   }
-  if (running > 0 && !report->stopped.empty()) PrintNote(InterruptedText(running));
+  if (report->interrupted_tasks > 0) PrintNote(InterruptedText(report->interrupted_tasks));
   return 0;
 }
 

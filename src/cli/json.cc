@@ -321,13 +321,13 @@ std::string UpJson(const UpReport& r) {
                    {"login_token", r.login_token}});
 }
 
-std::string DownJson(const DownReport& report, std::int64_t interrupted_tasks) {
+std::string DownJson(const DownReport& report) {
   Json stopped = Json::array();
   for (const std::string& name : report.stopped) stopped.push_back(name);
   const std::string& ended = report.ended_worker_of;
   return Text(Json{{"stopped", std::move(stopped)},
                    {"ended_worker_of", ended.empty() ? Json(nullptr) : Bytes(ended)},
-                   {"interrupted_tasks", interrupted_tasks}});
+                   {"interrupted_tasks", report.interrupted_tasks}});
 }
 
 std::string JoinJson(const JoinReport& report) {

@@ -28,7 +28,7 @@ std::string SubmittedJson(const Job& job);
 std::string SourceJson(const SourceListing& listing);
 std::string CancelJson(const CancelSummary& summary);
 std::string UpJson(const UpReport& report);
-std::string DownJson(const DownReport& report, std::int64_t interrupted_tasks);
+std::string DownJson(const DownReport& report);
 std::string JoinJson(const JoinReport& report);
 std::string TargetJson(const TargetInfo& target);
 std::string LogoutJson(const std::string& name);

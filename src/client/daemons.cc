@@ -189,8 +189,8 @@ Status DaemonDir::CheckAlive(const StartedDaemon& daemon, const std::string& wha
 
 void DaemonDir::Pause() { std::this_thread::sleep_for(kPoll); }
 
-std::vector<std::string> DaemonDir::Stop(const DaemonRecord& record) const {
-  const auto begin = std::chrono::steady_clock::now();
+std::vector<std::string> DaemonDir::Stop(const DaemonRecord& record,
+                                         std::chrono::steady_clock::time_point begin) const {
   std::vector<std::string> stopped;
   std::vector<ProcessId> all;
   const auto wait_gone = [&](const std::vector<ProcessId>& processes, milliseconds patience) {

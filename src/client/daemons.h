@@ -80,10 +80,13 @@ class DaemonDir {
     }
   }
 
-  // SIGTERM to the worker, then to the server, SIGKILL to what is left: all gone within 10 s.
+  // SIGTERM to the worker, then to the server, SIGKILL to what is left: all gone within 10 s of
+  // `begin`.
   // With the worker its jobs end too, also those that outlived it; a record without a worker leaves
   // jobs alone. Returns the names of what was alive.
-  std::vector<std::string> Stop(const DaemonRecord& record) const;
+  std::vector<std::string> Stop(
+      const DaemonRecord& record,
+      std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now()) const;
 
  private:
   explicit DaemonDir(std::string dir, FileLock lock)

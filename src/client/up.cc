@@ -11,6 +11,7 @@
 #include "client/paths.h"
 #include "gpulayer/host.h"
 #include "gpulayer/v1/admin.pb.h"
+#include "model/job.h"
 #include "model/names.h"
 
 namespace gpulayer {
@@ -24,6 +25,8 @@ using client::Transport;
 
 constexpr char kListen[] = "0.0.0.0:7461";
 constexpr auto kTokenLife = std::chrono::hours(24);
+// Of the time that `down` has: a server that hangs is stopped all the same.
+constexpr auto kCountPatience = std::chrono::milliseconds(1'500);
 
 client::CallOptions Soon() {
   return {std::chrono::steady_clock::now() + std::chrono::seconds(10), nullptr};
@@ -282,6 +285,24 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   report.was_up = runs;
   if (const Status started = StartMissing(dir, &record, &report); !started.ok()) {
     Undo(dir, before, record);
+// Of the server that is up here; 0 also if it does not answer.
+std::int64_t RunningTasks(const std::string& data_dir) {
+  if (client::ServerSocket(data_dir).empty()) return 0;
+  api::Interrupt enough;
+  const client::Alarm alarm(enough.state(), kCountPatience);
+  v1::StatusReply reply;
+  const Status asked =
+      Reach(data_dir)->Call(Method::kStatus, client::StatusQuestion(), &reply,
+                            {std::chrono::steady_clock::now() + kCountPatience, enough.state()});
+  std::int64_t running = 0;
+  for (const TaskState state :
+       {TaskState::kPreparing, TaskState::kRunning, TaskState::kFinishing}) {
+    const int i = static_cast<int>(state);
+    if (asked.ok() && i < reply.task_counts_size()) running += reply.task_counts(i);
+  }
+  return running;
+}
+
     return started;
   }
   if (!runs) report.restarted.clear();
@@ -299,7 +320,9 @@ Result<api::DownReport> api::Down(const DownOptions& options) {
       !Alive(record->worker_process)) {
     report.ended_worker_of = record->address;
   }
-  report.stopped = dir.Stop(*record);
+  const std::int64_t running = Alive(record->server_process) ? RunningTasks(dir.path()) : 0;
+  report.stopped = dir.Stop(*record, begin);
+  if (!report.stopped.empty()) report.interrupted_tasks = running;
   DaemonRecord down = *record;
   down.server_process.reset();
   down.worker_process.reset();
@@ -320,6 +343,7 @@ Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt
       return Unavailable("the server has ended. See " + path + "/log/server.log.");
     }
     if (record->worker_process && !Alive(record->worker_process)) {
+  const auto begin = std::chrono::steady_clock::now();
       return Unavailable("the worker has ended. See " + path + "/log/worker.log.");
     }
   } while (interrupt.state()->SleepFor(std::chrono::milliseconds(200)));

@@ -124,7 +124,7 @@ TEST_F(JsonTest, Small) {
   Check("small.json", VersionJson("0.1.0") + NewTokenJson({"gl1.x", "3f9c"}) + CancelJson({2, 1}) +
                           ResourcesJson({4, 5, {}}) +
                           TargetListJson({{"box", "box:7461", "ann", "client", "u", true}}));
-  Check("verbs.json", DownJson({{"server", "worker"}, ""}, 2) +
+  Check("verbs.json", DownJson({{"server", "worker"}, "", 2}) +
                           JoinJson({"box", "mac:7461", std::string(32, 'b'), true, false}) +
                           TargetJson({"box", "box:7461", "ann", "client", "u", true}) +
                           LogoutJson("box") + RevokedJson("3f9c"));
