@@ -157,13 +157,38 @@ void KeepDescription(const DaemonRecord& before, std::vector<std::string>* args)
   }
 }
 
+// Who the server is, to a worker: named by the record, so that a join that fails leaves the record's
+// own as they are.
 struct JoinFiles {
   std::string ca;
   std::string credential;
 };
 
-JoinFiles FilesOf(const std::string& join_dir) {
-  return {JoinPath(join_dir, "ca.pem"), JoinPath(join_dir, "credential")};
+constexpr char kCa[] = "--ca";
+constexpr char kCredential[] = "--credential-file";
+
+JoinFiles FilesIn(const std::string& dir) {
+  return {JoinPath(dir, "ca.pem"), JoinPath(dir, "credential")};
+}
+
+JoinFiles FilesOf(const DaemonRecord& record) {
+  JoinFiles files;
+  for (std::size_t i = 0; i + 1 < record.worker_args.size(); i += 2) {
+    if (record.worker_args[i] == kCa) files.ca = record.worker_args[i + 1];
+    if (record.worker_args[i] == kCredential) files.credential = record.worker_args[i + 1];
+  }
+  return files;
+}
+
+// What no record names any more; what cannot be removed harms nobody.
+void RemoveOthers(const std::string& join_dir, const JoinFiles& kept) {
+  const Result<std::vector<std::string>> names = ListDir(join_dir);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(join_dir, name);
+    const bool used = path == kept.ca || path == kept.credential || path == DirName(kept.ca);
+    if (!used) IgnoreError(RemoveTree(path), "tried again at the next join");
+  }
 }
 
 // What is asked for explicitly and is not what the worker was started with.
@@ -199,7 +224,7 @@ Result<api::JoinReport> JoinedAlready(const api::JoinOptions& options, const std
     return AlreadyExists("this machine is a worker of " + record.address +
                          " already, with other options. Run `gpulayer down` first to change them.");
   }
-  const JoinFiles files = FilesOf(JoinPath(data_dir, "join"));
+  const JoinFiles files = FilesOf(record);
   api::JoinReport report;
   report.was_joined = true;
   report.address = record.address;
@@ -219,17 +244,22 @@ Result<api::JoinReport> JoinedAlready(const api::JoinOptions& options, const std
   return report;
 }
 
-// With a token: who the server is, and a credential of it. Without: those of the last time.
+// With a token: who the server is, and a credential of it, in new `files` below `join_dir`. Without:
+// those of the last time.
 Result<client::Introduction> MeetServer(const api::JoinOptions& options,
                                         const std::optional<DaemonRecord>& before,
-                                        const JoinFiles& files, const std::string& worker_id) {
+                                        const std::string& join_dir, const std::string& worker_id,
+                                        JoinFiles* files) {
   const bool again = before && before->kind == DaemonRecord::Kind::kJoin;
   if (!options.token.empty()) {
     GPULAYER_ASSIGN_OR_RETURN(
         client::Introduction met,
         client::Introduce(options.address, options.token, "worker", worker_id));
-    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(files.ca, met.ca_pem));
-    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(files.credential, met.credential + "\n"));
+    GPULAYER_RETURN_IF_ERROR(MakeDirs(join_dir, 0700));
+    GPULAYER_ASSIGN_OR_RETURN(const std::string dir, MakeTempDir(join_dir, "server-"));
+    *files = FilesIn(dir);
+    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(files->ca, met.ca_pem));
+    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(files->credential, met.credential + "\n"));
     return met;
   }
   if (!again) {
@@ -248,10 +278,29 @@ Result<client::Introduction> MeetServer(const api::JoinOptions& options,
   }
   client::Introduction met;
   met.address = before->address;
-  GPULAYER_ASSIGN_OR_RETURN(met.ca_pem, ReadFile(files.ca));
-  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadFile(files.credential));
+  *files = FilesOf(*before);
+  GPULAYER_ASSIGN_OR_RETURN(met.ca_pem, ReadFile(files->ca));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadFile(files->credential));
   met.credential = std::string(TrimmedEnd(credential));
   return met;
+}
+
+// Of the server that is up here; 0 also if it does not answer.
+std::int64_t RunningTasks(const std::string& data_dir) {
+  if (client::ServerSocket(data_dir).empty()) return 0;
+  api::Interrupt enough;
+  const client::Alarm alarm(enough.state(), kCountPatience);
+  v1::StatusReply reply;
+  const Status asked =
+      Reach(data_dir)->Call(Method::kStatus, client::StatusQuestion(), &reply,
+                            {std::chrono::steady_clock::now() + kCountPatience, enough.state()});
+  std::int64_t running = 0;
+  for (const TaskState state :
+       {TaskState::kPreparing, TaskState::kRunning, TaskState::kFinishing}) {
+    const int i = static_cast<int>(state);
+    if (asked.ok() && i < reply.task_counts_size()) running += reply.task_counts(i);
+  }
+  return running;
 }
 
 }  // namespace
@@ -285,24 +334,6 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   report.was_up = runs;
   if (const Status started = StartMissing(dir, &record, &report); !started.ok()) {
     Undo(dir, before, record);
-// Of the server that is up here; 0 also if it does not answer.
-std::int64_t RunningTasks(const std::string& data_dir) {
-  if (client::ServerSocket(data_dir).empty()) return 0;
-  api::Interrupt enough;
-  const client::Alarm alarm(enough.state(), kCountPatience);
-  v1::StatusReply reply;
-  const Status asked =
-      Reach(data_dir)->Call(Method::kStatus, client::StatusQuestion(), &reply,
-                            {std::chrono::steady_clock::now() + kCountPatience, enough.state()});
-  std::int64_t running = 0;
-  for (const TaskState state :
-       {TaskState::kPreparing, TaskState::kRunning, TaskState::kFinishing}) {
-    const int i = static_cast<int>(state);
-    if (asked.ok() && i < reply.task_counts_size()) running += reply.task_counts(i);
-  }
-  return running;
-}
-
     return started;
   }
   if (!runs) report.restarted.clear();
@@ -310,6 +341,7 @@ std::int64_t RunningTasks(const std::string& data_dir) {
 }
 
 Result<api::DownReport> api::Down(const DownOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
   DownReport report;
   GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(options.data_dir));
   if (!PathExists(data_dir)) return report;
@@ -343,7 +375,6 @@ Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt
       return Unavailable("the server has ended. See " + path + "/log/server.log.");
     }
     if (record->worker_process && !Alive(record->worker_process)) {
-  const auto begin = std::chrono::steady_clock::now();
       return Unavailable("the worker has ended. See " + path + "/log/worker.log.");
     }
   } while (interrupt.state()->SleepFor(std::chrono::milliseconds(200)));
@@ -375,10 +406,9 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   JoinReport report;
   GPULAYER_ASSIGN_OR_RETURN(report.worker_id, client::WorkerIdentity(data_dir));
   const std::string join_dir = JoinPath(data_dir, "join");
-  GPULAYER_RETURN_IF_ERROR(MakeDirs(join_dir, 0700));
-  const JoinFiles files = FilesOf(join_dir);
+  JoinFiles files;
   GPULAYER_ASSIGN_OR_RETURN(const client::Introduction met,
-                            MeetServer(options, before, files, report.worker_id));
+                            MeetServer(options, before, join_dir, report.worker_id, &files));
   report.address = met.address;
 
   DaemonRecord record;
@@ -386,7 +416,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   record.address = met.address;
   record.worker_args = WorkerArgs(dir, options.slots);
   std::vector<std::string>& args = record.worker_args;
-  args.insert(args.end(), {"--ca", files.ca, "--credential-file", files.credential});
+  args.insert(args.end(), {kCa, files.ca, kCredential, files.credential});
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) args.insert(args.end(), {flag, value});
   };
@@ -413,8 +443,10 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
     dir.Stop(record);
     IgnoreError(before ? dir.Save(*before) : dir.Forget(),
                 "the reason of the failed start is what counts");
+    RemoveOthers(join_dir, before ? FilesOf(*before) : JoinFiles());
     return joined;
   }
+  RemoveOthers(join_dir, files);
   report.name_shared = client::NameIsShared(*server, report.worker_id, report.name);
   return report;
 }

@@ -97,6 +97,15 @@ class Alone(unittest.TestCase):
         eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "again")
         self.assertEqual(self.home.run("job", "cancel", "--now", job).returncode, 0)
 
+    def test_down_ends_a_server_that_hangs(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        record = json.loads((self.home.path / "data/daemons.json").read_text())
+        os.kill(record["server_process"]["pid"], signal.SIGSTOP)
+        begin = time.monotonic()
+        done = self.home.run("down")
+        self.assertLess(time.monotonic() - begin, 10.5)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"stopped server and worker\n", b""), done)
+
     def test_an_up_that_fails_leaves_jobs_alone(self) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))

@@ -2,9 +2,10 @@
 import json
 import os
 import re
+import subprocess
 import unittest
 
-from programs import PATIENCE, Up, eventually
+from programs import CLI, PATIENCE, Up, eventually
 
 
 class Arrays(Up):

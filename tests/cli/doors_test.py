@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+import fcntl
 import json
 import os
 import pathlib
@@ -197,6 +198,28 @@ class Doors(Up):
         finally:
             self.gpulayer("logout")
 
+    def test_a_join_that_fails_leaves_the_machine_where_it_was(self) -> None:
+        second = Home()
+        other = Home()
+        try:
+            done = second.run("join", self.address(), "--token", self.token("worker"), "--name", "stays")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(second.run("down").returncode, 0)
+            done = other.run("up", "--listen", "127.0.0.1:0", "--no-worker", "--json")
+            address = json.loads(done.stdout)["addresses"][0]
+            token = other.run("token", "create", "--role", "worker").stdout.decode().strip()
+            with open(second.path / "data/worker/worker.lock", "r+") as lock:  # its worker cannot start
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                done = second.run("join", address, "--token", token)
+            self.assertEqual(done.returncode, 1, done)
+            done = second.run("join")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(done.stdout, f"this machine is worker stays of {self.address()}\n".encode())
+            self.assertEqual(len(list((second.path / "data/join").iterdir())), 1)
+        finally:
+            second.close()
+            other.close()
+
     def test_a_second_machine_joins(self) -> None:
         second = Home()
         try:
@@ -228,7 +251,7 @@ class Doors(Up):
             self.assertEqual(done.stdout, b"second\n")
             self.assertEqual(second.run("down").returncode, 0)
             workers = json.loads(self.gpulayer("worker", "list", "--json").stdout)["items"]
-            first = next(w["name"] for w in workers if w["name"] != "second")
+            first = next(w["name"] for w in workers if w["name"] != "second" and w["state"] == "online")
             done = second.run("join", "--name", first)
             self.assertEqual(done.returncode, 0, done)
             self.assertIn(f"another worker that is online is named {first} too".encode(), done.stderr)
