@@ -167,6 +167,15 @@ Status api::Client::Impl::LeaveOutSuccessful(std::int64_t job, v1::JobSpec* spec
         ": nothing of it failed. To run all of it again: `gpulayer job retry " +
         std::to_string(job) + "`.");
   }
+  const auto runs = static_cast<std::int64_t>(rest.runs().size());
+  if (runs > limits::kMaxTaskRuns) {
+    const std::string name = std::to_string(job);
+    return ResourceExhausted("retry job " + name + ": its tasks that did not succeed are in " +
+                             std::to_string(runs) + " separate runs of numbers; the limit is " +
+                             std::to_string(limits::kMaxTaskRuns) +
+                             ". Run all of it again (`gpulayer job retry " + name +
+                             "`), or submit some of them with --array or --each.");
+  }
   if (asked.array) spec->set_only(rest.ToText());
   return OkStatus();
 }

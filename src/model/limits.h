@@ -31,6 +31,9 @@ inline constexpr std::size_t kMaxArgsAndEnvBytes = std::size_t{2}
                                                    << 20;  // Linux: a quarter of the 8 MiB stack
 inline constexpr std::size_t kMaxNameBytes = 200;
 inline constexpr std::int64_t kMaxTasksPerJob = 1'000'000;
+// Of a retry: separate runs of tasks that it names. Each event of the job copies and stores those that
+// wait still, a millisecond for so many.
+inline constexpr std::int64_t kMaxTaskRuns = 10'000;
 inline constexpr std::int64_t kMaxTaskNumber = 1'000'000'000'000;  // leaves room for products
 // Of --each: kept whole in the memory of who submits.
 inline constexpr std::int64_t kMaxItemsBytes = std::int64_t{256} << 20;

@@ -89,6 +89,11 @@ Status CheckTasks(const JobSpec& spec) {
   if (beyond < 0 || beyond > tasks.count) {
     return Bad("a task beyond the last one");
   }
+  const auto runs = static_cast<std::int64_t>(spec.only.runs().size());
+  if (runs > limits::kMaxTaskRuns) {
+    return Bad("tasks in " + std::to_string(runs) + " separate runs; the limit is " +
+               std::to_string(limits::kMaxTaskRuns));
+  }
   if (!spec.array && tasks != TaskNumbers()) return Bad("one command is task 0 and no other");
   if (!spec.items.empty() && (!spec.array || tasks.first != 0 || tasks.step != 1)) {
     return Bad("tasks with items are counted from 0");
@@ -204,7 +209,7 @@ Result<Requirements> FromProto(const pb::Requirements& in) {
   return out;
 }
 
-void ToProto(const JobSpec& in, pb::JobSpec* out) {
+void ToProto(const JobSpec& in, pb::JobSpec* out, Only only) {
   out->set_name(in.name);
   for (const std::string& arg : in.command) out->add_command(arg);
   for (const EnvVar& var : in.env) {
@@ -227,7 +232,7 @@ void ToProto(const JobSpec& in, pb::JobSpec* out) {
   out->set_task_step(in.tasks.step);
   out->set_items_blob(HashToBytes(in.items));
   out->set_max_parallel(in.max_parallel);
-  out->set_only(in.only.ToText());
+  if (only == Only::kWith) out->set_only(in.only.ToText());
   out->set_retry_of(in.retry_of.value());
   out->set_wait_for_worker(in.wait_for_worker);
   out->set_request_id(in.request_id.value());

@@ -35,7 +35,9 @@ Result<Requirements> FromProto(const pb::Requirements& in);
 // FromProto checks all limits of model/limits.h and that every part makes sense (argv not empty,
 // names of variables without '=' and NUL, sizes not negative, name valid UTF-8): the server's gate
 // and the client's.
-void ToProto(const JobSpec& in, pb::JobSpec* out);
+// Whether JobSpec::only goes along: 70 kB at times, for whoever asks for the job itself.
+enum class Only { kWith, kWithout };
+void ToProto(const JobSpec& in, pb::JobSpec* out, Only only = Only::kWith);
 Result<JobSpec> FromProto(const pb::JobSpec& in);
 Status CheckSpec(const JobSpec& spec);
 

@@ -1,7 +1,5 @@
 #include "wire/jobs.h"
 
-#include "wire/convert.h"
-
 namespace gpulayer::wire {
 namespace {
 
@@ -14,10 +12,10 @@ void TimesToProto(const Record& in, Info* out) {
 
 }  // namespace
 
-void ToProto(const JobRecord& in, pb::JobInfo* out) {
+void ToProto(const JobRecord& in, pb::JobInfo* out, Only only) {
   out->set_id(in.id.value());
   out->set_user(in.user.value());
-  if (in.spec) ToProto(*in.spec, out->mutable_spec());
+  if (in.spec) ToProto(*in.spec, out->mutable_spec(), only);
   out->set_state(static_cast<std::int32_t>(in.state));
   ToProto(in.outcome, out->mutable_outcome());
   TimesToProto(in, out);

@@ -55,6 +55,16 @@ TEST(ConvertTest, TasksThatAreNotInTheRangeAreRefused) {
   EXPECT_FALSE(FromProto(proto).ok());
 }
 
+TEST(ConvertTest, TasksInTooManyRunsAreRefusedWithTheLimit) {
+  JobSpec spec = FullSpec();
+  spec.tasks.count = 30'000;
+  for (std::int64_t i = 0; i < 10'000; ++i) spec.only.Add(10 + 2 * i);
+  EXPECT_NE(CheckSpec(spec).message().find("the limit is 10000"), std::string::npos);
+  spec.only = IntervalSet();
+  for (std::int64_t i = 0; i < 10'000; ++i) spec.only.Add(10 + 2 * i);
+  EXPECT_TRUE(CheckSpec(spec).ok()) << CheckSpec(spec).ToString();
+}
+
 TEST(ConvertTest, WhatNoKernelTakesIsRefusedWithTheLimit) {
   JobSpec spec = FullSpec();
   spec.command.push_back(std::string(limits::kMaxArgBytes + 1, 'x'));

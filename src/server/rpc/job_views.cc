@@ -88,8 +88,7 @@ Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::Lis
       break;
     }
     pb::JobInfo* info = out->add_jobs();
-    wire::ToProto(job, info);
-    info->mutable_spec()->clear_only();  // megabytes, at times; who asks for the job itself gets it
+    wire::ToProto(job, info, wire::Only::kWithout);
     bytes += info->ByteSizeLong();
   }
   if (static_cast<std::size_t>(out->jobs_size()) == page.jobs.size() && page.more) {

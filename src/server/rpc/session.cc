@@ -171,8 +171,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
       v1::Assign* out = message.mutable_assign();
       wire::ToProto(assign->key, out->mutable_key());
       out->set_user(assign->user.value());
-      wire::ToProto(*assign->spec, out->mutable_spec());
-      out->mutable_spec()->clear_only();  // megabytes, at times; a worker needs its own task alone
+      wire::ToProto(*assign->spec, out->mutable_spec(), wire::Only::kWithout);
       wire::ToProto(assign->allocation, out->mutable_allocation());
     } else if (const auto* stop = std::get_if<core::SendStop>(&effect)) {
       v1::Stop* out = message.mutable_stop();
