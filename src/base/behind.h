@@ -5,15 +5,16 @@
 
 #include <deque>
 #include <functional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/thread.h"
 
 namespace gpulayer {
 
-// Threads:   one hands over; the object's own thread calls `use`.
+// Threads:   one hands over; the object's own thread calls `use`, or Put() itself where there is no
+//            thread to be had.
 // Blocking:  Put() waits while two items are queued, Flush() until none is.
 // Errors:    `use` returns false when it wants no more: what is queued is dropped, Put() and
 //            Flush() return false from then on. What went wrong is for `use` to keep.
@@ -22,7 +23,7 @@ class Behind {
  public:
   using Use = std::function<bool(T& item)>;
 
-  explicit Behind(Use use) : use_(std::move(use)), thread_([this] { Run(); }) {}
+  explicit Behind(Use use) : use_(std::move(use)), thread_(TryThread([this] { Run(); })) {}
   // Waits for the item in use; those queued are dropped.
   ~Behind() {
     {
@@ -30,13 +31,14 @@ class Behind {
       done_ = true;
     }
     changed_.NotifyAll();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   Behind(const Behind&) = delete;
   Behind& operator=(const Behind&) = delete;
 
   // Takes `item` and leaves one that was used before, for its memory, or a new one.
   bool Put(T& item) {
+    if (!thread_.joinable()) return UseHere(item);
     MutexLock lock(mutex_);
     while (queue_.size() >= kQueued && !done_) changed_.Wait(mutex_);
     if (done_) return false;
@@ -59,6 +61,17 @@ class Behind {
 
  private:
   static constexpr std::size_t kQueued = 2;
+
+  bool UseHere(T& item) {
+    {
+      MutexLock lock(mutex_);
+      if (done_) return false;
+    }
+    const bool more = use_(item);
+    MutexLock lock(mutex_);
+    done_ = !more;
+    return more;
+  }
 
   void Run() {
     for (;;) {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <thread>
 #include <utility>
 
 #include "base/text.h"
+#include "base/thread.h"
 #include "client/tls_probe.h"
 #include "gpulayer/v1/admin.grpc.pb.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
@@ -108,7 +108,8 @@ class Link {
   }
 
   // A connection of our own to the address, closed at once: whether it takes any. In a thread that
-  // nobody has to wait for.
+  // nobody has to wait for: it ends within kConnectDeadline, and holds copies alone. Not valid: there
+  // is no thread to be had.
   std::future<Status> Dial() const {
     std::packaged_task<Status()> task([address = endpoint_.address]() -> Status {
       GPULAYER_ASSIGN_OR_RETURN(const HostPort host, ParseAddress(address));
@@ -117,7 +118,9 @@ class Link {
       return ConnectAny(host, addresses, end).status();
     });
     std::future<Status> result = task.get_future();
-    std::thread(std::move(task)).detach();
+    std::thread dialler = TryThread(std::move(task));
+    if (!dialler.joinable()) return {};
+    dialler.detach();
     return result;
   }
 

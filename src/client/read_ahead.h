@@ -6,10 +6,10 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "base/mutex.h"
+#include "base/thread.h"
 #include "client/transport.h"
 
 namespace gpulayer::client {
@@ -18,7 +18,7 @@ template <typename T>
 class ReadAhead {
  public:
   explicit ReadAhead(std::unique_ptr<ReadStream<T>> inner)
-      : inner_(std::move(inner)), thread_([this] { Run(); }) {}
+      : inner_(std::move(inner)), thread_(TryThread([this] { Run(); })) {}
   ~ReadAhead() {
     {
       MutexLock lock(mutex_);
@@ -26,13 +26,14 @@ class ReadAhead {
     }
     changed_.NotifyAll();
     inner_->Break();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
   // As the stream's own.
   Result<std::optional<T>> Read() {
+    if (!thread_.joinable()) return inner_->Read();  // none to be had
     MutexLock lock(mutex_);
     while (ready_.empty()) changed_.Wait(mutex_);
     Result<std::optional<T>> next = std::move(ready_.front());

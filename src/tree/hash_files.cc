@@ -17,6 +17,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "tree/beneath.h"
 #include "tree/hash_cache.h"
 #include "tree/hash_one.h"
@@ -133,7 +134,13 @@ std::vector<Result<HashedFile>> HashMany(
   if (threads <= 0) threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   threads = std::min(threads, worth);
   std::vector<std::thread> helpers;
-  for (int i = 1; i < threads; ++i) helpers.emplace_back(work);
+  for (int i = 1; i < threads; ++i) {
+    helpers.push_back(TryThread(work));
+    if (!helpers.back().joinable()) {  // no more to be had: those that are there do it
+      helpers.pop_back();
+      break;
+    }
+  }
   work();
   for (std::thread& helper : helpers) helper.join();
   return out;

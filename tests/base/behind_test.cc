@@ -1,6 +1,8 @@
 #include "base/behind.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -52,6 +54,29 @@ TEST(BehindTest, StopsWhenTheUserWantsNoMore) {
   EXPECT_FALSE(behind.Flush());
   EXPECT_EQ(used, 4);
   EXPECT_LE(put, 7);  // no more than it keeps
+}
+
+// Ends the process: 0 if all was as it should be.
+void UseWithoutAThread() {
+  const rlimit nothing_more{1, 1};
+  setrlimit(RLIMIT_AS, &nothing_more);
+  int used = 0;
+  bool more = true;
+  {
+    Behind<int> behind([&used](int& item) { return ++used, item < 2; });
+    for (int i = 0; more; ++i) {
+      int item = i;
+      more = behind.Put(item);
+      if (used != i + 1) _exit(1);
+    }
+    if (behind.Flush()) _exit(2);
+  }
+  _exit(used == 3 ? 0 : 3);
+}
+
+// First of all, and in a process of its own: a thread that ended leaves its stack to the next one.
+TEST(BehindDeathTest, WithoutAThreadItIsDoneAtOnce) {
+  EXPECT_EXIT(UseWithoutAThread(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(BehindTest, EndsWithItemsLeft) {
