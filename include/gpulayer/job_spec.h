@@ -59,7 +59,7 @@ struct TaskRange {
 
 // One job. Defaults are those of `gpulayer submit`.
 struct JobSpec {
-  std::string name;                  // UTF-8, at most 200 bytes; empty: none
+  std::string name;                  // UTF-8, at most 200 bytes; empty: the command's first words
   std::vector<std::string> command;  // argv, bytes; arrives unchanged, no shell involved
   std::string shell;                 // instead of `command`: a line for /bin/sh -c
   std::vector<std::pair<std::string, std::string>> env;  // later ones win
@@ -76,7 +76,8 @@ struct JobSpec {
 
   // Several tasks in one job, at most 1,000,000: numbered ones (each sees its own as GPULAYER_TASK),
   // or one for each of `items`, in order, counted from 0. Its item stands in GPULAYER_ITEM and in the
-  // place of each "{}" within a word of `command`; bytes without NUL and line end. Not both.
+  // place of each "{}" within a word of `command`, a shell's script excepted (INVALID_ARGUMENT); bytes
+  // without NUL and line end. Not both.
   std::optional<TaskRange> array;
   std::vector<std::string> items;
   std::int64_t max_parallel = 0;  // tasks at work at the same time; 0: no limit
@@ -102,6 +103,8 @@ struct SourceListing {
   std::vector<SourceFile> files;  // by path
   std::int64_t total_bytes = 0;
   std::vector<std::string> warnings;  // what was left out and why
+  // What ignore rules keep out, by path; a folder, with a slash at its end, stands for all in it.
+  std::vector<std::string> ignored;
 };
 
 GPULAYER_API_END

@@ -297,9 +297,12 @@ std::string SourceJson(const SourceListing& listing) {
   }
   Json warnings = Json::array();
   for (const std::string& warning : listing.warnings) warnings.push_back(Bytes(warning));
+  Json ignored = Json::array();
+  for (const std::string& path : listing.ignored) ignored.push_back(Bytes(path));
   return Text(Json{{"items", std::move(items)},
                    {"next_page", nullptr},
                    {"total_bytes", listing.total_bytes},
+                   {"ignored", std::move(ignored)},
                    {"warnings", std::move(warnings)}});
 }
 

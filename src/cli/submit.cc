@@ -1,6 +1,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "cli/args.h"
 #include "cli/follow.h"
 #include "cli/hints.h"
@@ -17,6 +19,17 @@ void Refused(const Status& status) {
   PrintNote(status.message() + (step.empty() ? "" : ". " + step));
 }
 
+// "data/, sq and 3 more"; a folder stands for all in it.
+std::string IgnoredText(const std::vector<std::string>& ignored) {
+  constexpr std::size_t kShown = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, ignored.size()); ++i) {
+    text += (i == 0 ? "" : ", ") + Printable(ignored[i]);
+  }
+  if (ignored.size() > kShown) text += " and " + std::to_string(ignored.size() - kShown) + " more";
+  return text;
+}
+
 int DryRun(const SubmitArgs& args) {
   const Result<SourceListing> listing = Client::PreviewSource(args.spec);
   if (!listing.ok()) return Refused(listing.status()), kCouldNot;
@@ -27,6 +40,9 @@ int DryRun(const SubmitArgs& args) {
     text += FormatSize(file.size_bytes) + "\t" + Printable(file.path) + "\n";
   }
   PrintOut(text);
+  if (!listing->ignored.empty()) {
+    PrintNote("left out by ignore rules: " + IgnoredText(listing->ignored));
+  }
   PrintNote(std::to_string(listing->files.size()) +
             (listing->files.size() == 1 ? " file, " : " files, ") +
             FormatSize(listing->total_bytes) + " would ship; nothing was submitted");

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "client/client_impl.h"
 #include "client/convert.h"
+#include "client/list_source.h"
 #include "client/pages.h"
 #include "client/retry.h"
 #include "gpulayer/v1/admin.pb.h"
@@ -57,17 +58,17 @@ Result<std::vector<Job>> Client::SubmitBatch(const std::vector<JobSpec>& specs) 
 Result<SourceListing> Client::PreviewSource(const JobSpec& spec) {
   SourceListing out;
   if (spec.source_dir.empty()) return out;
-  tree::ScanOptions options;
-  options.limit_bytes = spec.source_limit_bytes;
-  options.limit_files = spec.source_limit_files;
-  GPULAYER_ASSIGN_OR_RETURN(const tree::Listing listing, tree::Scan(spec.source_dir, options));
-  GPULAYER_RETURN_IF_ERROR(tree::CheckLimit(listing, options));
+  GPULAYER_ASSIGN_OR_RETURN(
+      tree::Listing listing,
+      client::ListSource(spec.source_dir, {spec.source_limit_bytes, spec.source_limit_files,
+                                           spec.command, client::OwnFolders("", ""), true}));
   for (const tree::ListedEntry& entry : listing.entries) {
     if (entry.type == EntryType::kFolder) continue;
     const std::int64_t size = entry.type == EntryType::kFile ? entry.stamp.size : 0;
     out.files.push_back({entry.path, size});
   }
   out.total_bytes = listing.bytes;
+  out.ignored = std::move(listing.ignored);
   for (const tree::Warning& warning : listing.warnings) {
     out.warnings.push_back(tree::ToString(warning));
   }

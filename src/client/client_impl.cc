@@ -54,7 +54,8 @@ Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec,
   GPULAYER_ASSIGN_OR_RETURN(v1::JobSpec out, client::ToProto(spec));
   GPULAYER_RETURN_IF_ERROR(client::CheckFilesHere(spec));
   client::ShipOptions ship;
-  ship.limits = {spec.source_limit_bytes, spec.source_limit_files};
+  ship.source = {spec.source_limit_bytes, spec.source_limit_files, spec.command,
+                 client::OwnFolders(options_.config_dir, options_.data_dir), false};
   if (const std::string cache = client::CacheDir(); !cache.empty()) {
     ship.cache_dir = JoinPath(cache, "hashes");
   }

@@ -241,11 +241,7 @@ Status SendMissing(Transport& transport, const Sources& sources, const ShipOptio
 }
 
 Result<Shipped> ShipOnce(Transport& transport, const std::string& dir, const ShipOptions& options) {
-  tree::ScanOptions scan;
-  scan.limit_bytes = options.limits.bytes;
-  scan.limit_files = options.limits.files;
-  GPULAYER_ASSIGN_OR_RETURN(const tree::Listing listing, tree::Scan(dir, scan));
-  GPULAYER_RETURN_IF_ERROR(tree::CheckLimit(listing, scan));
+  GPULAYER_ASSIGN_OR_RETURN(const tree::Listing listing, ListSource(dir, options.source));
   tree::HashOptions hashing;
   hashing.cache_dir = options.cache_dir;
   GPULAYER_ASSIGN_OR_RETURN(const tree::HashedTree hashed, tree::HashFiles(listing, hashing));

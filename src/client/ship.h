@@ -8,18 +8,14 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "client/list_source.h"
 #include "client/transport.h"
 #include "tree/hash_files.h"
 
 namespace gpulayer::client {
 
-struct SourceLimits {
-  std::int64_t bytes = 0;
-  std::int64_t files = 0;
-};
-
 struct ShipOptions {
-  SourceLimits limits;
+  SourceRules source;
   std::string cache_dir;  // of hashes; empty: none
   Duration call_timeout{};
   InterruptPtr interrupt;

@@ -11,6 +11,7 @@
 #include "base/fs.h"
 #include "base/text.h"
 #include "tree/beneath.h"
+#include "tree/ignore.h"
 #include "tree/repository.h"
 #include "tree/walk.h"
 
@@ -45,6 +46,42 @@ void AddRulesFromAbove(const std::string& root, std::optional<Repository> reposi
   plan->tracked = std::move(repository->tracked);
 }
 
+// Below the root, as the walk names it; empty: it lies elsewhere.
+std::string PathBelow(const std::string& root, const std::string& folder) {
+  char* resolved = realpath(folder.c_str(), nullptr);
+  const std::string real = resolved == nullptr ? "" : resolved;
+  free(resolved);
+  const std::string prefix = root == "/" ? root : root + "/";
+  return real.starts_with(prefix) ? real.substr(prefix.size()) : "";
+}
+
+// What people keep keys and passwords in, and hardly meant to send. Named once, and sent.
+void WarnOfPrivateFiles(Listing* listing) {
+  std::string found;
+  for (const char* name : {".aws", ".gnupg", ".netrc", ".ssh"}) {
+    const std::string folder = name + std::string("/");
+    const bool ships = std::any_of(listing->entries.begin(), listing->entries.end(),
+                                   [&](const ListedEntry& entry) {
+                                     return entry.path == name || entry.path.starts_with(folder);
+                                   });
+    if (ships) found += (found.empty() ? "" : ", ") + std::string(name);
+  }
+  if (found.empty()) return;
+  listing->warnings.insert(
+      listing->warnings.begin(),
+      {".", "private files ship: " + found + ". Lines in .gpulayerignore leave them out"});
+}
+
+// As a pattern that matches this path alone.
+std::string AsPattern(std::string_view path) {
+  std::string out = "/";
+  for (const char c : path) {
+    if (std::string_view("*?[\\ ").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string ToString(const Warning& warning) {
@@ -68,10 +105,43 @@ Result<Listing> Scan(const std::string& root, const ScanOptions& options) {
   plan.limit_bytes = options.limit_bytes;
   plan.limit_files = options.limit_files;
   plan.entries_after_limit = options.entries_after_limit;
+  plan.name_ignored = options.name_ignored;
+  for (const std::string& folder : options.never) {
+    if (std::string path = PathBelow(real, folder); !path.empty()) {
+      plan.never.push_back(std::move(path));
+    }
+  }
   GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(dir->get(), real, std::move(plan)));
   listing.root = real;
   listing.warnings.insert(listing.warnings.begin(), warnings.begin(), warnings.end());
+  std::sort(listing.ignored.begin(), listing.ignored.end());
+  WarnOfPrivateFiles(&listing);
   return listing;
+}
+
+std::string LinesToShip(const Listing& listing, const std::string& path) {
+  const auto at = std::lower_bound(
+      listing.entries.begin(), listing.entries.end(), path,
+      [](const ListedEntry& entry, const std::string& wanted) { return entry.path < wanted; });
+  const bool ships = at != listing.entries.end() && at->path == path;
+  const bool warned =
+      std::any_of(listing.warnings.begin(), listing.warnings.end(), [&](const Warning& warning) {
+        return warning.path == path || path.starts_with(warning.path + "/");
+      });
+  const bool can =
+      path.find('\n') == std::string::npos && ("/" + path).find("/.git/") == std::string::npos;
+  if (ships || warned || !can) return "";
+  std::string lines;
+  const IgnoreList own(listing.ignore.overriding,
+                       listing.ignore.fold_case ? Case::kFold : Case::kKeep);
+  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    const std::string folder = path.substr(0, end);
+    // Nothing below it is looked at.
+    if (own.Match(folder, true) == Verdict::kIgnored) {
+      lines += "`!" + AsPattern(folder) + "/` and ";
+    }
+  }
+  return lines + "`!" + AsPattern(path) + "`";
 }
 
 Status CheckLimit(const Listing& listing, const ScanOptions& options) {

@@ -54,7 +54,7 @@ struct Listing {
   std::vector<Warning> warnings;     // sorted; at most kMaxWarnings
   std::int64_t more_warnings = 0;    // those beyond it
   // What an ignore rule keeps out, folders with a slash at the end and without what is in them;
-  // without what is never shipped (__pycache__ and the like). Only if WalkPlan asks for it.
+  // without what is never shipped (__pycache__ and the like). Only if it is asked for.
   std::vector<std::string> ignored;  // in no order
   std::int64_t files = 0;            // files and links
   std::int64_t bytes = 0;
@@ -70,6 +70,9 @@ inline constexpr std::size_t kMaxWarnings = 1000;
 struct ScanOptions {
   std::int64_t limit_bytes = limits::kSourceLimitBytes;
   std::int64_t limit_files = limits::kSourceLimitFiles;
+  // Absolute paths of folders that never ship, whatever the rules say; one that would is a warning.
+  std::vector<std::string> never;
+  bool name_ignored = false;  // fill Listing::ignored
   // Once over a limit the walk only goes on to find the largest folders, for this many entries.
   std::int64_t entries_after_limit = 2'000'000;
 };
@@ -80,6 +83,12 @@ struct ScanOptions {
 // Errors:   NOT_FOUND / FAILED_PRECONDITION if root is no folder that can be listed. A file that
 //           cannot ship is a warning, never an error; over the limit is not an error here.
 Result<Listing> Scan(const std::string& root, const ScanOptions& options = {});
+
+// Of a file below `root` that the rules leave out: the lines that let it ship, behind all others in
+// .gpulayerignore, "`!/data/big.csv`". Empty: it ships, or a warning says why it does not, or it never
+// can.
+// REQUIRES: not over a limit.
+std::string LinesToShip(const Listing& listing, const std::string& path);
 
 // RESOURCE_EXHAUSTED naming the limit and the ten largest folders if the listing is over it.
 Status CheckLimit(const Listing& listing, const ScanOptions& options);

@@ -257,6 +257,10 @@ class Walker {
       }
       return;
     }
+    if (is_folder && std::find(plan_.never.begin(), plan_.never.end(), path) != plan_.never.end()) {
+      Warn(path, "GPUlayer's own files, keys among them");
+      return;
+    }
     if (is_folder) {
       child.index = folders_.size();
       folders_.push_back({std::move(path), self.index, 0755, !child.ignored, false, 0, 0});

@@ -28,7 +28,8 @@ struct WalkPlan {
   // mode that they had; a second walk lists the one that they were given. For what a program that
   // is over has left, never for a user's own folder.
   bool open_up = false;
-  bool name_ignored = false;  // fill `ignored`
+  bool name_ignored = false;       // fill `ignored`
+  std::vector<std::string> never;  // folders, relative to the root, that are no part of it
   std::int64_t limit_bytes = INT64_MAX;
   std::int64_t limit_files = INT64_MAX;
   std::int64_t entries_after_limit = 0;

@@ -20,7 +20,7 @@ class ShipTest : public ::testing::Test {
  protected:
   ShipTest() {
     EXPECT_TRUE(MakeDirs(root()).ok());
-    options_.limits = {1 << 20, 100};
+    options_.source = {1 << 20, 100, {}, {}, false};
     options_.cache_dir = dir_.path() + "/cache";
     options_.call_timeout = std::chrono::seconds(30);
   }
@@ -70,6 +70,42 @@ TEST_F(ShipTest, UnchangedCostsOneQuestionAndOneEditOneBlob) {
   EXPECT_EQ(server_.received.size(), 2u);  // the blob and the manifest
 }
 
+TEST_F(ShipTest, AFileThatTheCommandNamesAndRulesLeaveOutIsWarnedOf) {
+  Write(".gitignore", "data/\n/sq\n");
+  Write("data/big.csv", "1");
+  Write("sq", "1");
+  Write("a.py", "");
+  options_.source.command = {"./sq", "a.py", "data", "--in=data/big.csv", "none.csv", "../x", ""};
+  Result<Shipped> shipped = ShipSource(server_, root(), options_);
+  ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
+  ASSERT_EQ(shipped->warnings.size(), 2U);
+  EXPECT_EQ(shipped->warnings[0],
+            "data/big.csv is here, but the ignore rules leave it out: it is not shipped. Write "
+            "`!/data/big.csv` into " +
+                root() + "/.gpulayerignore to ship it");
+  EXPECT_EQ(shipped->warnings[1].substr(0, 10), "sq is here");
+  Write(".gpulayerignore", "!/data/big.csv\n!/sq\n");
+  shipped = ShipSource(server_, root(), options_);
+  ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
+  EXPECT_EQ(shipped->warnings, std::vector<std::string>());
+  options_.source.command = {"sq"};  // of the worker's PATH
+  Write(".gpulayerignore", "");
+  EXPECT_EQ(ShipSource(server_, root(), options_)->warnings, std::vector<std::string>());
+}
+
+TEST_F(ShipTest, OurOwnFoldersDoNotShip) {
+  Write("config/targets/a.json", "secret");
+  Write("a", "");
+  options_.source.never = {root() + "/config", "/no/such"};
+  const Result<Shipped> shipped = ShipSource(server_, root(), options_);
+  ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
+  EXPECT_EQ(shipped->warnings,
+            std::vector<std::string>{"left out config: GPUlayer's own files, keys among them"});
+  EXPECT_EQ(ShipSource(server_, root() + "/config", options_).status().code(),
+            StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(ShipSource(server_, root() + "/config/targets", options_).ok());
+}
+
 TEST_F(ShipTest, OverTheLimitNothingIsAskedOrSent) {
   Write("big/x", std::string(2 << 20, 'x'));
   const Status status = ShipSource(server_, root(), options_).status();
@@ -102,7 +138,7 @@ TEST_F(ShipTest, AFileAsStandardInput) {
 class ShipFilesTest : public ShipTest {
  protected:
   ShipFilesTest() {
-    options_.limits.bytes = 64 << 20;
+    options_.source.limit_bytes = 64 << 20;
     server_.drop = dir_.path() + "/drop";
     EXPECT_TRUE(MakePrivateDir(server_.drop).ok());
     EXPECT_TRUE(WriteFileAtomic(server_.drop + "/proof", "").ok());

@@ -51,6 +51,51 @@ MATCHER_P2(Warns, path, reason, "") {
   return arg.path == path && arg.reason.find(reason) != std::string::npos;
 }
 
+TEST_F(ScanTest, LinesThatAreSuggestedLetAFileShip) {
+  Put(At(".gitignore"), "*.csv\nbuild/*\ndeep/\n__pycache__/\n");
+  Put(At(".gpulayerignore"), "own/\n/single\n");
+  Put(At("venv/pyvenv.cfg"));
+  const std::vector<std::string> files = {"a.csv",         "build/x",    "deep/er/y",
+                                          "own/in/z.csv",  "single",     "we[i]rd *.csv",
+                                          "__pycache__/p", "venv/bin/q", "!a.csv"};
+  std::string own = "own/\n/single\n";
+  for (const std::string& file : files) Put(At(file));
+  const Listing before = ScanOk();
+  EXPECT_EQ(LinesToShip(before, ".gitignore"), "");
+  for (const std::string& file : files) {
+    std::string lines = LinesToShip(before, file);
+    EXPECT_NE(lines, "") << file;
+    for (std::size_t at = 0; (at = lines.find("` and `")) != std::string::npos;)
+      lines.replace(at, 7, "\n");
+    own += lines.substr(1, lines.size() - 2) + "\n";
+  }
+  Put(At(".gpulayerignore"), own);
+  const Listing after = ScanOk();
+  for (const std::string& file : files)
+    EXPECT_EQ(LinesToShip(after, file), "") << file << "\n" << own;
+}
+
+TEST_F(ScanTest, PrivateFilesAreNamedAndShip) {
+  Put(At(".ssh/id_rsa"));
+  Put(At(".netrc"));
+  Put(At("sub/.aws/x"));
+  const Listing listing = ScanOk();
+  ASSERT_THAT(listing.warnings, ElementsAre(Warns(".", "private files ship: .netrc, .ssh.")));
+  EXPECT_EQ(listing.files, 3);
+  Put(At(".gpulayerignore"), ".ssh\n.netrc\n");
+  EXPECT_THAT(ScanOk().warnings, IsEmpty());
+}
+
+TEST_F(ScanTest, WhatRulesLeaveOutIsNamedIfAsked) {
+  Put(At(".gitignore"), "data/\n*.o\n");
+  Put(At("data/a"));
+  Put(At("b.o"));
+  ScanOptions options;
+  EXPECT_THAT(ScanOk(options).ignored, IsEmpty());
+  options.name_ignored = true;
+  EXPECT_THAT(ScanOk(options).ignored, ElementsAre("b.o", "data/"));
+}
+
 TEST_F(ScanTest, KeepsEmptyFoldersAndModes) {
   Put(At("a/run.sh"));
   chmod(At("a/run.sh").c_str(), 0751);

@@ -1,0 +1,81 @@
+#include "client/list_source.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "base/fs.h"
+#include "base/host.h"
+#include "base/text.h"
+#include "client/paths.h"
+
+namespace gpulayer::client {
+namespace {
+
+// The file of the source that this text names from inside; empty: none.
+std::string FileInside(const std::string& dir, const std::string& text) {
+  const auto path = std::filesystem::path(text).lexically_normal();
+  if (text.empty() || path.is_absolute() || *path.begin() == "..") return "";
+  struct stat info = {};
+  const bool found = ::stat(JoinPath(dir, path.string()).c_str(), &info) == 0;
+  return found && S_ISREG(info.st_mode) ? path.string() : "";
+}
+
+constexpr std::size_t kNamed = 3;
+
+void WarnOfWhatIsNamed(const std::string& dir, const std::vector<std::string>& command,
+                       tree::Listing* listing) {
+  std::vector<tree::Warning> said;
+  std::size_t more = 0;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    // A program without a slash is looked for on the worker's PATH.
+    if (i == 0 && word.find('/') == std::string::npos) continue;
+    const std::size_t equals = word.find('=');  // --data=data/big.csv
+    std::string file = FileInside(dir, word);
+    if (file.empty() && equals != std::string::npos) {
+      file = FileInside(dir, word.substr(equals + 1));
+    }
+    const std::string lines = file.empty() ? "" : tree::LinesToShip(*listing, file);
+    if (lines.empty() || (said.size() == kNamed && ++more > 0)) continue;
+    said.push_back({".", file + " is here, but the ignore rules leave it out: it is not shipped. " +
+                             "Write " + lines + " into " + JoinPath(dir, ".gpulayerignore") +
+                             " to ship it"});
+  }
+  if (more > 0) {
+    said.push_back({".", std::to_string(more) + " more that the command names are left out so"});
+  }
+  listing->warnings.insert(listing->warnings.begin(), said.begin(), said.end());
+}
+
+}  // namespace
+
+std::vector<std::string> OwnFolders(const std::string& config_dir, const std::string& data_dir) {
+  std::vector<std::string> out;
+  if (const Result<std::string> dir = ConfigDir(config_dir); dir.ok()) out.push_back(*dir);
+  if (const Result<std::string> dir = DataDir(data_dir); dir.ok()) out.push_back(*dir);
+  return out;
+}
+
+Result<tree::Listing> ListSource(const std::string& dir, const SourceRules& rules) {
+  for (const std::string& own : rules.never) {
+    std::error_code unknown;  // then the scan says it
+    if (std::filesystem::equivalent(dir, own, unknown)) {
+      return FailedPrecondition("ship " + Printable(dir) +
+                                ": it holds GPUlayer's own files, keys among them. Ship another "
+                                "folder");
+    }
+  }
+  tree::ScanOptions scan;
+  scan.limit_bytes = rules.limit_bytes;
+  scan.limit_files = rules.limit_files;
+  scan.never = rules.never;
+  scan.name_ignored = rules.name_ignored;
+  GPULAYER_ASSIGN_OR_RETURN(tree::Listing listing, tree::Scan(dir, scan));
+  GPULAYER_RETURN_IF_ERROR(tree::CheckLimit(listing, scan));
+  WarnOfWhatIsNamed(dir, rules.command, &listing);
+  return listing;
+}
+
+}  // namespace gpulayer::client
