@@ -157,26 +157,36 @@ std::string FishValue(const std::string& before) {
 }
 
 std::string Fish(const std::vector<VerbInfo>& verbs) {
-  // True if the verbs typed so far are exactly these.
+  // __gpulayer_in: the verb is this one; __gpulayer_at: and nothing but options stands behind it.
+  // Behind -- stands a command of the worker's, whose words are files here as often as not.
   std::string out =
-      "function __gpulayer_at\n"
-      "  set -l typed\n"
+      "function __gpulayer_words\n"
       "  for word in (commandline -opc)[2..]\n"
-      "    if test \"$word\" = --\n      return 1\n    end\n"
-      "    string match -q -- '-*' $word; or set -a typed $word\n"
+      "    test \"$word\" = --; and return 1\n"
+      "    string match -q -- '-*' $word; or echo $word\n"
       "  end\n"
+      "  return 0\n"
+      "end\n"
+      "function __gpulayer_at\n"
+      "  set -l typed (__gpulayer_words); or return 1\n"
+      "  test \"$typed\" = \"$argv\"\n"
+      "end\n"
+      "function __gpulayer_in\n"
+      "  set -l typed (__gpulayer_words); or return 1\n"
       "  test (count $typed) -ge (count $argv); or return 1\n"
-      "  test (count $argv) -eq 0 -a (count $typed) -gt 0; and return 1\n"
-      "  for i in (seq (count $argv))\n"
-      "    test $typed[$i] = $argv[$i]; or return 1\n"
-      "  end\n"
-      "end\n";
+      "  test \"$typed[1..\"(count $argv)\"]\" = \"$argv\"\n"
+      "end\n"
+      "function __gpulayer_behind\n"
+      "  not __gpulayer_words >/dev/null\n"
+      "end\n"
+      "complete -c gpulayer -f\n"
+      "complete -c gpulayer -n __gpulayer_behind -F\n";
   for (const VerbInfo& verb : verbs) {
     const std::string parent = Path(verb, verb.path.size() - 1);
     out += "complete -c gpulayer -n '__gpulayer_at" + (parent.empty() ? "" : " " + parent) +
            "' -a " + verb.path.back() + " -d " + Quoted(verb.help) + "\n";
     for (const std::string& option : verb.options) {
-      out += "complete -c gpulayer -n '__gpulayer_at " + Path(verb, verb.path.size()) + "' -l " +
+      out += "complete -c gpulayer -n '__gpulayer_in " + Path(verb, verb.path.size()) + "' -l " +
              option.substr(2);
       const bool has_value = std::find(verb.with_value.begin(), verb.with_value.end(), option) !=
                              verb.with_value.end();

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 import json
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -87,6 +88,26 @@ class Verbs(Up):
             done = subprocess.run(["bash", "-c", check], capture_output=True, text=True, timeout=PATIENCE, cwd=here,
                                   env=env)
             self.assertEqual(sorted(done.stdout.strip().split("|")), sorted(wanted.split("|")), (words, done))
+
+    @unittest.skipUnless(shutil.which("fish"), "there is no fish here")
+    def test_completions_of_fish(self) -> None:
+        script = self.home.path / "gpulayer.fish"
+        script.write_bytes(self.gpulayer("completion", "fish").stdout)
+        here = self.home.path / "fish"
+        (here / "some-folder").mkdir(parents=True)
+        (here / "some-file").touch()
+        env = self.home.env | {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": str(here)}
+        for typed, wanted in (
+                ("job l", "list|logs"), ("job list ", ""), ("job list --sta", "--state"), ("sub", "submit"),
+                ("job show 7 --js", "--json"), ("target use ", ""), ("submit --target ", "here|local|remote"),
+                ("submit --source so", "some-folder/"), ("submit --env-file so", "some-file|some-folder/"),
+                ("submit --source some-folder --mem", "--memory"), ("submit so", ""), ("submit -- cat so", "some-file|some-folder/"),
+                ("submit -- cat --mem", ""), ("token create --role c", "client"), ("submit --worker ", self.worker()),
+                ("completion z", "zsh")):
+            done = subprocess.run(["fish", "--no-config", "-c", f"source {script}; complete -C 'gpulayer {typed}'"],
+                                  capture_output=True, text=True, timeout=PATIENCE, cwd=here, env=env)
+            found = sorted(line.split("\t")[0] for line in done.stdout.splitlines())
+            self.assertEqual(found, sorted(wanted.split("|")) if wanted else [], (typed, done))
 
 
 if __name__ == "__main__":
