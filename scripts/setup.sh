@@ -3,7 +3,7 @@
 # leaves apt alone when nothing is missing.
 #
 #   scripts/setup.sh              what build.sh, test.sh and quickstart.sh need
-#   scripts/setup.sh check        the same and the clang tools of check.sh --tidy and the tsan preset
+#   scripts/setup.sh check        the same and the clang tools of check.sh and the tsan preset
 #   scripts/setup.sh fresh        the same and what fresh.sh needs
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

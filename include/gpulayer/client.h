@@ -156,7 +156,8 @@ class GPULAYER_EXPORT Client {
   // Ships the source (only what the server lacks), then queues the job. Repeats and lost answers
   // are harmless: a request id is drawn. ALREADY_EXISTS: a job of the given request id asks for
   // something else. Interrupted before the request went out: nothing is
-  // submitted; after: it is cancelled. INVALID_ARGUMENT: the spec. RESOURCE_EXHAUSTED: over the
+  // submitted; after: it is cancelled. INVALID_ARGUMENT: the spec. NOT_FOUND: the source is
+  // not here. RESOURCE_EXHAUSTED: over the
   // source limit, with the largest folders; server full. REJECTED: no known worker can ever run
   // it, with each one's nearest miss.
   Result<Job> Submit(const JobSpec& spec);

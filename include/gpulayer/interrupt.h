@@ -9,8 +9,8 @@
 namespace gpulayer {
 GPULAYER_API_BEGIN
 
-// A switch that is thrown once. Hand it to calls in CallOptions, or to ClientOptions for all
-// calls of a client: once thrown, they return CANCELLED within moments instead of waiting on.
+// A switch that is thrown once. Hand it to ClientOptions: once thrown, all calls of that client
+// return CANCELLED within moments instead of waiting on.
 // Threads:   every method from any thread. Not from a signal handler: let a thread wait for the
 //            signal.
 // Ownership: copies are the same switch.

@@ -11,7 +11,7 @@ void AddLogin(Parser& parser) {
   auto args = std::make_shared<LoginArgs>();
   LoginOptions& options = args->options;
   Verb verb = parser.Add("login", "Submit to another machine's server from here.",
-                         "gpulayer login gpu-box:7461 --token @token");
+                         "gpulayer login server-box:7461 --token @token");
   verb.Word("ADDRESS", &options.address, "host:port of the server");
   verb.Text("--token", kToken, &options.token,
             "token, - (standard input), @FILE, or GPULAYER_TOKEN");
@@ -26,7 +26,7 @@ void AddLogin(Parser& parser) {
 
 void AddLogout(Parser& parser) {
   auto args = std::make_shared<TargetArgs>();
-  Verb verb = parser.Add("logout", "Forget a login.", "gpulayer logout gpu-box");
+  Verb verb = parser.Add("logout", "Forget a login.", "gpulayer logout server-box");
   verb.Word("NAME", &args->name, "which (default: the one in use)");
   AddJson(verb, &args->json);
   verb.Check([&name = args->name] {
@@ -46,7 +46,7 @@ void AddTargetList(Parser& parser) {
 void AddTargetUse(Parser& parser) {
   auto args = std::make_shared<TargetArgs>();
   Verb verb =
-      parser.Add("target use", "Make a login the one in use.", "gpulayer target use gpu-box");
+      parser.Add("target use", "Make a login the one in use.", "gpulayer target use server-box");
   verb.Word("NAME", &args->name, "name of the login");
   AddJson(verb, &args->json);
   verb.Check([&name = args->name] {
@@ -96,7 +96,7 @@ void AddTokenRevoke(Parser& parser) {
   auto args = std::make_shared<TokenArgs>();
   Verb verb =
       parser.Add("token revoke", "End a token with its credentials, or one credential, at once.",
-                 "gpulayer token revoke 3f9c");
+                 "gpulayer token revoke 3f9c21d407ab");
   AddCommon(verb, &args->common);
   verb.Word("ID", &args->id, "the id, as `token list` shows it");
   verb.Check([args] {
@@ -110,7 +110,7 @@ void AddTokenRevoke(Parser& parser) {
 void AddLoginVerbs(Parser& parser) {
   AddLogin(parser);
   AddLogout(parser);
-  parser.Group("target", "Choose where work goes.", "gpulayer target use gpu-box");
+  parser.Group("target", "Choose where work goes.", "gpulayer target use server-box");
   AddTargetList(parser);
   AddTargetUse(parser);
 }

@@ -1,4 +1,8 @@
 // worker, status, resources, token, version: what there is.
+#include <map>
+#include <string>
+#include <vector>
+
 #include "cli/json.h"
 #include "cli/verb.h"
 #include "gpulayer/text.h"
@@ -138,10 +142,15 @@ int RunTokenList(const TokenArgs& args) {
     if (args.common.json) return PrintOut(TokenListJson(tokens)), 0;
     const Time now =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+    GPULAYER_TRY(const std::vector<WorkerInfo> workers, client.Workers());
+    std::map<std::string, std::string> names;  // a worker's credential is for an id
+    for (const WorkerInfo& worker : workers) names[worker.id] = "worker " + worker.name;
     Table table({"ID", "KIND", "ROLE", "USER", "FOR", "CREATED", "STATE"});
     for (const TokenInfo& t : tokens) {
-      table.Add({t.id, t.credential ? "credential" : "token", t.role, t.user, t.subject,
-                 TimeText(t.created), TokenState(t, now)});
+      const auto name = names.find(t.subject);
+      table.Add({t.id, t.credential ? "credential" : "token", t.role, t.user,
+                 name == names.end() ? t.subject : name->second, TimeText(t.created),
+                 TokenState(t, now)});
     }
     PrintOut(table.ToText());
     return 0;
@@ -154,7 +163,7 @@ int RunTokenRevoke(const TokenArgs& args) {
     PrintOut(args.common.json
                  ? RevokedJson(args.id)
                  : "revoked " + Printable(args.id) +
-                       ": neither it nor a credential made of it is let in any more\n");
+                       ": it is not let in any more, nor is a credential made of it\n");
     return 0;
   });
 }

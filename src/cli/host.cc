@@ -134,7 +134,7 @@ int RunTargetList(const Common& args) {
 
 int RunTargetUse(const TargetArgs& args) {
   if (const Status used = UseTarget(args.name); !used.ok()) return Failed(used);
-  if (!args.json) return 0;
+  if (!args.json) return PrintOut(args.name + " is in use now\n"), 0;
   const Result<std::vector<TargetInfo>> targets = ListTargets();
   if (!targets.ok()) return Failed(targets.status());
   for (const TargetInfo& target : *targets) {

@@ -58,7 +58,7 @@ void AddJoin(Parser& parser) {
   auto args = std::make_shared<JoinArgs>();
   JoinOptions& options = args->options;
   Verb verb = parser.Add("join", "Make this machine a worker of another one's server.",
-                         "gpulayer join gpu-box:7461 --token @token");
+                         "gpulayer join server-box:7461 --token @token");
   verb.Word("ADDRESS", &options.address,
             "host:port of the server; none: start again the worker that this machine is");
   verb.Text("--token", kToken, &options.token,

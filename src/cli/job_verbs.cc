@@ -96,7 +96,7 @@ void AddLogs(Parser& parser, const std::string& path) {
   LogsArgs& args = typed->args;
   args.options.follow = false;
   Verb verb = parser.Add(path, "Print what a job wrote, byte for byte.", "gpulayer job logs -f 42");
-  verb.Text("--target", "NAME", &args.common.target, "as submit's");
+  AddTarget(verb, &args.common.target);
   verb.Flag("-f,--follow", &args.options.follow,
             "wait for more until the job ends, and exit with its code");
   verb.Flag("--stdout", &typed->only_out, "standard output only");

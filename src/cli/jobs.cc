@@ -16,6 +16,14 @@ std::string ExitText(const Outcome& outcome) {
   return "";
 }
 
+// How long it ran; empty: it has not ended, or never began.
+std::string RanText(const JobInfo& job) {
+  if (!job.started || !job.ended || *job.ended < *job.started) return "";
+  const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(*job.ended - *job.started);
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(ran);
+  return FormatDuration(whole.count() > 0 ? std::chrono::milliseconds(whole) : ran);
+}
+
 std::string JobText(const JobInfo& job) {
   const ResourceRequest& r = job.request.resources;
   std::string text = Fields({
@@ -37,6 +45,7 @@ std::string JobText(const JobInfo& job) {
       {"created", TimeText(job.created)},
       {"started", TimeText(job.started)},
       {"ended", TimeText(job.ended)},
+      {"ran for", RanText(job)},
   });
   std::vector<std::string> head = {"ATTEMPT", "STATE", "WORKER", "EXIT", "STARTED", "ENDED"};
   if (job.has_items) head.emplace_back("ITEM");
@@ -88,10 +97,10 @@ int RunJobList(const ListArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
     GPULAYER_TRY(const JobPage page, client.List(args.options));
     if (args.common.json) return PrintOut(JobListJson(page)), 0;
-    Table table({"ID", "NAME", "STATE", "USER", "EXIT", "CREATED"});
+    Table table({"ID", "NAME", "STATE", "USER", "EXIT", "CREATED", "RAN FOR"});
     for (const JobInfo& job : page.jobs) {
       table.Add({std::to_string(job.id), job.request.name, ToString(job.state), job.user,
-                 ExitText(job.outcome), TimeText(job.created)});
+                 ExitText(job.outcome), TimeText(job.created), RanText(job)});
     }
     PrintOut(table.ToText());
     if (page.next_page) {

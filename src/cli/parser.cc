@@ -17,8 +17,14 @@ namespace {
 // The hidden option of a verb that takes a command; what stands there lacks its `--`.
 constexpr char kExtra[] = "extra";
 
+// No help is named for it: the verb's does not know it.
+struct NotBuiltError : CLI::Error {
+  explicit NotBuiltError(const std::string& what)
+      : CLI::Error("NotBuiltError", what, CLI::ExitCodes(kUsage)) {}
+};
+
 [[noreturn]] void NotBuiltYet(const std::string& name) {
-  Usage(name + " is not built yet in this version");
+  throw NotBuiltError(name + " is not built yet in this version");
 }
 
 std::vector<CLI::App*> SubVerbs(CLI::App* app) {
@@ -286,7 +292,10 @@ class Parser::Impl {
     } catch (const CLI::Success& e) {  // --help
       std::ostringstream help;
       app_.exit(e, help, std::cerr);
-      PrintOut(help.str());
+      std::string text = help.str();
+      // The group of the options that are not built yet leaves an empty line.
+      if (const auto at = text.find("\n\n\n"); at != std::string::npos) text.erase(at, 1);
+      PrintOut(text);
       return {};
     } catch (const CLI::ExtrasError& e) {
       PrintUsageError(Unexpected(e), help_of_);
@@ -299,6 +308,9 @@ class Parser::Impl {
       return {nullptr, kUsage, kUsage};
     } catch (const CLI::RequiredError&) {
       PrintUsageError("which verb?", help_of_);
+      return {nullptr, kUsage, kUsage};
+    } catch (const NotBuiltError& e) {
+      PrintNote(e.what());
       return {nullptr, kUsage, kUsage};
     } catch (const CLI::Error& e) {
       PrintUsageError(e.what(), help_of_);

@@ -129,7 +129,7 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
   verb.Check([&args] { CheckCommand(args); });
   verb.Flag("--json", &args.common.json,
             "print one JSON document at the end; the job's output goes to standard error");
-  verb.Text("--name", "NAME", &spec.name, "name of the job (default: the program's)");
+  verb.Text("--name", "NAME", &spec.name, "name of the job (default: the command's first words)");
   verb.Text("--shell", "LINE", &spec.shell, "a line for /bin/sh instead of a command");
   verb.Text("--stdin", kFile, &spec.stdin_file,
             "file that becomes the standard input (default: none)");

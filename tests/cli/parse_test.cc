@@ -314,6 +314,7 @@ TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
     EXPECT_FALSE(said.parsed.run);
     EXPECT_NE(said.err.find("is not built yet in this version"), std::string::npos)
         << testing::PrintToString(words) << said.err;
+    EXPECT_EQ(said.err.find("--help"), std::string::npos) << said.err;
   }
   EXPECT_EQ(Type({"submit", "--nodes", "2", "--", "true"})
                 .err.rfind("gpulayer: --nodes is not built yet", 0),
