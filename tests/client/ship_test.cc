@@ -79,11 +79,11 @@ TEST_F(ShipTest, AFileThatTheCommandNamesAndRulesLeaveOutIsWarnedOf) {
   Result<Shipped> shipped = ShipSource(server_, root(), options_);
   ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
   ASSERT_EQ(shipped->warnings.size(), 2U);
-  EXPECT_EQ(shipped->warnings[0],
+  EXPECT_EQ(shipped->warnings[1],
             "data/big.csv is here, but the ignore rules leave it out: it is not shipped. Write "
             "`!/data/big.csv` into " +
                 root() + "/.gpulayerignore to ship it");
-  EXPECT_EQ(shipped->warnings[1].substr(0, 10), "sq is here");
+  EXPECT_EQ(shipped->warnings[0].substr(0, 10), "sq is here");
   Write(".gpulayerignore", "!/data/big.csv\n!/sq\n");
   shipped = ShipSource(server_, root(), options_);
   ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
