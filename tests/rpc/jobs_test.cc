@@ -56,7 +56,7 @@ GPULAYER_BOTH_TRANSPORTS(JobsTest);
 
 TEST_P(JobsTest, RunsOnAWorkerAndIsSeenByWatch) {
   const std::int64_t job = Submit(Spec({"/bin/render", "7"}, "r1"));
-  EXPECT_EQ(Get(job).job().spec().name(), "render");
+  EXPECT_EQ(Get(job).job().spec().name(), "render 7");
   EXPECT_EQ(Get(job).job().state(), kQueued);
 
   Call call(client_);

@@ -29,10 +29,15 @@ constexpr int kCancelSelectors = 10'000;
 
 core::Caller ToCaller(const Principal& principal) { return {principal.user, principal.admin()}; }
 
-// A job without a name is called as its program is.
-std::string NameOf(const std::string& program) {
-  std::string name = Printable(BaseName(program));
-  std::size_t size = std::min(name.size(), limits::kMaxNameBytes);
+// A job without a name is called by the first words of its command: many programs are "sh".
+std::string NameOf(const std::vector<std::string>& command) {
+  constexpr std::size_t kMostBytes = 30;
+  std::string name = BaseName(command.front());
+  for (std::size_t i = 1; i < command.size() && name.size() < kMostBytes; ++i) {
+    name += " " + command[i].substr(0, kMostBytes);
+  }
+  name = Printable(name);
+  std::size_t size = std::min(name.size(), kMostBytes);
   while (size > 0 && size < name.size() && (name[size] & 0xC0) == 0x80)
     --size;  // not within a character
   name.resize(size);
@@ -53,7 +58,7 @@ Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
     }
     GPULAYER_ASSIGN_OR_RETURN(JobSpec spec, wire::FromProto(in));
     GPULAYER_RETURN_IF_ERROR(CheckVariables(spec));
-    if (spec.name.empty()) spec.name = NameOf(spec.command.front());
+    if (spec.name.empty()) spec.name = NameOf(spec.command);
     specs.push_back(std::make_shared<const JobSpec>(std::move(spec)));
   }
   return specs;
