@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 
 #include "base/log.h"
@@ -335,6 +336,13 @@ Result<FileLock> FileLock::Acquire(const std::string& path) {
 
 Result<FileLock> FileLock::AcquireWithPid(const std::string& path, std::string* holder) {
   Result<FileLock> lock = Acquire(path);
+  // LockHolder() of another process has it for a moment.
+  const timespec pause{0, 5'000'000};
+  for (int tries = 0; tries < 10 && lock.status().code() == StatusCode::kFailedPrecondition;
+       ++tries) {
+    nanosleep(&pause, nullptr);
+    lock = Acquire(path);
+  }
   if (!lock.ok()) {
     *holder = Printable(TrimmedEnd(ReadFile(path).value_or("")));
     return lock;

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/fault_point.h"
 #include "base/heap.h"
 #include "cli/args.h"
 #include "cli/print.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   using namespace gpulayer::cli;
   HoldStandardDescriptors();
   gpulayer::KeepFreedBuffers();
+  gpulayer::ArmFaultPointsFromEnvironment();
   const Parsed parsed = Parse(argc, argv);
   const int code = parsed.run ? parsed.run() : parsed.exit_code;
   const gpulayer::Status written = OutputError();

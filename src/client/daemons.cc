@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/daemon.h"
+#include "base/fault_point.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "client/pages.h"
@@ -62,6 +64,7 @@ void Reap(pid_t pid) {
 }  // a child of ours, or not: both are well
 
 bool Gone(const ProcessId& process) {
+  if (process.pid <= 0) return true;
   Reap(process.pid);
   return !IsAlive(process);
 }
@@ -86,6 +89,46 @@ Result<std::optional<DaemonRecord>> LoadRecord(const std::string& data_dir) {
   return std::optional(out);
 }
 
+std::optional<ProcessId> Holder(const std::string& lock, const std::string& program) {
+  const std::optional<pid_t> pid = LockHolder(lock);
+  if (!pid) return std::nullopt;
+  // Between the lock and the writing of the number the one of an earlier holder stands there.
+  const std::string name = ReadFile("/proc/" + std::to_string(*pid) + "/comm").value_or("");
+  const ProcessId process = Identify(*pid);
+  if (TrimmedEnd(name) != program || !IsAlive(process)) return std::nullopt;
+  return process;
+}
+
+std::string OptionOf(const ProcessId& process, const std::string& option) {
+  const std::string path = "/proc/" + std::to_string(process.pid) + "/cmdline";
+  const std::vector<std::string> argv = Split(ReadFile(path).value_or(""), '\0');
+  const auto found = std::find(argv.begin(), argv.end(), option);
+  return found == argv.end() || found + 1 == argv.end() ? "" : Printable(*(found + 1));
+}
+
+// The record, with the daemons that live.
+Result<std::optional<DaemonRecord>> FindDaemons(const std::string& data_dir) {
+  GPULAYER_ASSIGN_OR_RETURN(std::optional<DaemonRecord> record, LoadRecord(data_dir));
+  const std::optional<ProcessId> server =
+      Holder(JoinPath(data_dir, "server/lock"), "gpulayer-server");
+  const std::optional<ProcessId> worker =
+      Holder(JoinPath(data_dir, "worker/worker.lock"), "gpulayer-worker");
+  if (!server && !worker) return record;
+  if (!record) {  // started by hand
+    record.emplace();
+    record->worker_args = {"--data-dir", data_dir};
+    if (server) record->listen = OptionOf(*server, "--listen");
+    const std::string address = worker ? OptionOf(*worker, "--server") : "";
+    if (!server && address.rfind("unix:", 0) != 0) {
+      record->kind = DaemonRecord::Kind::kJoin;
+      record->address = address;
+    }
+  }
+  if (server) record->server_process = server;
+  if (worker) record->worker_process = worker;
+  return record;
+}
+
 }  // namespace
 
 std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
@@ -105,7 +148,7 @@ std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
   return out;
 }
 
-Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
+Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir, milliseconds patience) {
   const char* kAdvice = " Choose another with --data-dir, or let this account write there.";
   // First of all: the record in it names processes to end, and what they are started with.
   Status made = CloseToWriters(data_dir);
@@ -113,7 +156,13 @@ Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
   if (!made.ok()) {
     return Status(made.code(), "data directory: " + made.message() + "." + kAdvice);
   }
+  const auto end = std::chrono::steady_clock::now() + patience;
   Result<FileLock> lock = FileLock::Acquire(JoinPath(data_dir, "daemons.lock"));
+  while (lock.status().code() == StatusCode::kFailedPrecondition &&
+         std::chrono::steady_clock::now() < end) {
+    Pause();
+    lock = FileLock::Acquire(JoinPath(data_dir, "daemons.lock"));
+  }
   if (!lock.ok() && lock.status().code() == StatusCode::kFailedPrecondition) {
     return FailedPrecondition(
         "data directory " + data_dir +
@@ -127,13 +176,13 @@ Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir) {
 }
 
 std::string JoinedServer(const std::string& data_dir) {
-  const Result<std::optional<DaemonRecord>> record = LoadRecord(data_dir);
+  const Result<std::optional<DaemonRecord>> record = FindDaemons(data_dir);
   if (!record.ok() || !*record || (*record)->kind != DaemonRecord::Kind::kJoin) return "";
   if ((*record)->down()) return "";
   return (*record)->address;
 }
 
-Result<std::optional<DaemonRecord>> DaemonDir::Load() const { return LoadRecord(dir_); }
+Result<std::optional<DaemonRecord>> DaemonDir::Load() const { return FindDaemons(dir_); }
 
 Status DaemonDir::Save(const DaemonRecord& record) const {
   const json j = {{"kind", record.kind == DaemonRecord::Kind::kJoin ? "join" : "up"},
@@ -143,8 +192,10 @@ Status DaemonDir::Save(const DaemonRecord& record) const {
                   {"worker_args", record.worker_args},
                   {"server_process", ToJson(record.server_process)},
                   {"worker_process", ToJson(record.worker_process)}};
-  return WriteFileAtomic(JoinPath(dir_, kRecord),
-                         j.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(
+      JoinPath(dir_, kRecord), j.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+  FaultPoint("daemons.after_save");
+  return OkStatus();
 }
 
 Status DaemonDir::Forget() const { return RemoveTree(JoinPath(dir_, kRecord)); }
@@ -163,9 +214,13 @@ Result<StartedDaemon> DaemonDir::Start(const std::string& program,
   GPULAYER_ASSIGN_OR_RETURN(std::string path, FindProgram(program));
   options.argv = {std::move(path)};
   options.argv.insert(options.argv.end(), args.begin(), args.end());
+  options.argv.insert(options.argv.end(), {"--started-under", std::to_string(kKeptFd)});
+  options.keep_fd = lock_.fd().get();
   options.log_file = LogPath(log);
   options.directory = dir_;
+  FaultPoint("daemons.before_start");
   GPULAYER_ASSIGN_OR_RETURN(const pid_t pid, Spawn(options));
+  FaultPoint("daemons.after_start");
   out.process = Identify(pid);
   return out;
 }

@@ -1,5 +1,6 @@
-// The daemons that `up` or `join` started in a data directory: a record of them in D/daemons.json,
-// and how they are started, found again and stopped.
+// The daemons of a data directory: how they are started, found again and stopped. D/daemons.json
+// records how `up` or `join` started them. Which of them live is said by the locks that they hold
+// themselves: an `up` may be killed before it has written down what it started.
 #ifndef GPULAYER_CLIENT_DAEMONS_H_
 #define GPULAYER_CLIENT_DAEMONS_H_
 
@@ -52,16 +53,19 @@ struct StartedDaemon {
 // Blocking:  as each says.
 class DaemonDir {
  public:
-  // Makes the folder (0700) if there is none. FAILED_PRECONDITION: another `up`, `join` or `down`
-  // is at work. PERMISSION_DENIED: see CloseToWriters().
-  static Result<DaemonDir> Lock(const std::string& data_dir);
+  // Makes the folder (0700) if there is none, and waits for another `up`, `join` or `down`, and for
+  // a daemon that one was killed over before it had its own lock. FAILED_PRECONDITION: that took
+  // longer than `patience`. PERMISSION_DENIED: see CloseToWriters().
+  static Result<DaemonDir> Lock(const std::string& data_dir,
+                                std::chrono::milliseconds patience = std::chrono::seconds(30));
 
   const std::string& path() const { return dir_; }
-  Result<std::optional<DaemonRecord>> Load() const;
+  Result<std::optional<DaemonRecord>> Load() const;  // with the daemons that live, recorded or not
   Status Save(const DaemonRecord& record) const;
   Status Forget() const;
 
-  // Starts the program and returns at once. Its own words go to D/log/<log>.
+  // Starts the program and returns at once. Its own words go to D/log/<log>. This lock is its too,
+  // until it holds its own (--started-under).
   Result<StartedDaemon> Start(const std::string& program, const std::vector<std::string>& args,
                               const std::string& log) const;
   // Waits until `ready` says so (null: not yet). UNAVAILABLE with the daemon's last words if it
@@ -88,12 +92,13 @@ class DaemonDir {
       const DaemonRecord& record,
       std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now()) const;
 
+  static void Pause();  // between two looks
+
  private:
   explicit DaemonDir(std::string dir, FileLock lock)
       : dir_(std::move(dir)), lock_(std::move(lock)) {}
   std::string LogPath(const std::string& log) const;
   Status CheckAlive(const StartedDaemon& daemon, const std::string& what) const;
-  static void Pause();
 
   std::string dir_;
   FileLock lock_;

@@ -70,6 +70,11 @@ Result<pid_t> Spawn(const SpawnOptions& options) {
       open(own, log.c_str(), O_WRONLY | O_CREAT | O_APPEND);
     }
   }
+  if (options.keep_fd >= 0) {
+    ::posix_spawn_file_actions_adddup2(&actions.value, options.keep_fd, kKeptFd);
+  }
+  ::posix_spawn_file_actions_addclosefrom_np(&actions.value,
+                                             options.keep_fd >= 0 ? kKeptFd + 1 : kKeptFd);
   if (!options.directory.empty()) {
     ::posix_spawn_file_actions_addchdir_np(&actions.value, options.directory.c_str());
   }

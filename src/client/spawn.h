@@ -20,10 +20,15 @@ struct SpawnOptions {
   int stdin_fd = -1;      // becomes its standard input; -1: /dev/null
   int stdout_fd = -1;     // becomes its standard output; -1: as log_file says
   int stderr_fd = -1;     // the same of standard error
+  int keep_fd = -1;       // stays open in it, as kKeptFd
   std::string directory;  // where it starts; empty: here
 };
 
-// posix_spawn: safe in a process with threads. GPULAYER_TOKEN does not travel. Signals are reset.
+inline constexpr int kKeptFd = 3;
+
+// posix_spawn: safe in a process with threads. GPULAYER_TOKEN does not travel. Signals are reset. No
+// other descriptor of this process is open in it: a pipe or a lock of the caller's would not end
+// before a daemon does.
 Result<pid_t> Spawn(const SpawnOptions& options);
 
 struct Pipe {

@@ -56,6 +56,12 @@ std::unique_ptr<Transport> Reach(const std::string& data_dir) {
   return client::MakeGrpcTransport({client::ServerSocket(data_dir), "", "", ""});
 }
 
+bool Answers(const DaemonDir& dir) {
+  if (!PathExists(client::ServerSocket(dir.path()))) return false;
+  v1::StatusReply reply;
+  return Reach(dir.path())->Call(Method::kStatus, client::StatusQuestion(), &reply, Soon()).ok();
+}
+
 Status StartServer(const DaemonDir& dir, DaemonRecord* record) {
   std::vector<std::string> args = {"--data-dir", dir.path()};
   if (!record->listen.empty()) args.insert(args.end(), {"--listen", record->listen});
@@ -63,11 +69,7 @@ Status StartServer(const DaemonDir& dir, DaemonRecord* record) {
                             dir.Start("gpulayer-server", args, client::kServerLog));
   record->server_process = server.process;
   GPULAYER_RETURN_IF_ERROR(dir.Save(*record));
-  return dir.WaitUntil(server, "start the server", [&] {
-    if (client::ServerSocket(dir.path()).empty()) return false;
-    v1::StatusReply reply;
-    return Reach(dir.path())->Call(Method::kStatus, client::StatusQuestion(), &reply, Soon()).ok();
-  });
+  return dir.WaitUntil(server, "start the server", [&] { return Answers(dir); });
 }
 
 Status StartWorker(const DaemonDir& dir, DaemonRecord* record, std::vector<std::string> args,
@@ -91,6 +93,19 @@ Result<std::string> MakeToken(Transport& server, const char* role) {
   return reply.token();
 }
 
+// Of a server that lives: until it answers, or has ended, as one does that was told to a moment ago.
+Status AwaitServer(const DaemonDir& dir, const DaemonRecord& record) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (Alive(record.server_process) && !Answers(dir)) {
+    if (std::chrono::steady_clock::now() >= end) {
+      return DeadlineExceeded("the server here does not answer within 10s. See " + dir.path() +
+                              "/log/server.log.");
+    }
+    DaemonDir::Pause();
+  }
+  return OkStatus();
+}
+
 // Starts of the record what does not run.
 Status StartMissing(const DaemonDir& dir, DaemonRecord* record, api::UpReport* report) {
   // Without its socket (somebody cleaned up) it cannot be reached from here, and makes none again.
@@ -99,6 +114,7 @@ Status StartMissing(const DaemonDir& dir, DaemonRecord* record, api::UpReport* r
     deaf.server_process = record->server_process;
     dir.Stop(deaf);
   }
+  GPULAYER_RETURN_IF_ERROR(AwaitServer(dir, *record));
   if (!Alive(record->server_process)) {
     GPULAYER_RETURN_IF_ERROR(StartServer(dir, record));
     report->restarted.push_back("server");
@@ -332,7 +348,14 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
     if (options.slots) record.worker_args = WorkerArgs(dir, options.slots);
   }
   report.was_up = runs;
-  if (const Status started = StartMissing(dir, &record, &report); !started.ok()) {
+  GPULAYER_RETURN_IF_ERROR(dir.Save(record));  // how, before anything is
+  Status started = StartMissing(dir, &record, &report);
+  if (started.code() == StatusCode::kUnavailable && before && before->server_process) {
+    // One that was told to end answers for a moment more.
+    report.restarted.clear();
+    started = StartMissing(dir, &record, &report);
+  }
+  if (!started.ok()) {
     Undo(dir, before, record);
     return started;
   }
@@ -341,21 +364,23 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
 }
 
 Result<api::DownReport> api::Down(const DownOptions& options) {
-  const auto begin = std::chrono::steady_clock::now();
   DownReport report;
   GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(options.data_dir));
   if (!PathExists(data_dir)) return report;
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
+  const auto begin = std::chrono::steady_clock::now();
   GPULAYER_ASSIGN_OR_RETURN(const std::optional<DaemonRecord> record, dir.Load());
   if (!record) return report;
   if (record->kind == DaemonRecord::Kind::kJoin && !record->down() &&
       !Alive(record->worker_process)) {
     report.ended_worker_of = record->address;
   }
-  const std::int64_t running = Alive(record->server_process) ? RunningTasks(dir.path()) : 0;
-  report.stopped = dir.Stop(*record, begin);
-  if (!report.stopped.empty()) report.interrupted_tasks = running;
   DaemonRecord down = *record;
+  // Jobs end too whose worker nobody recorded.
+  if (!down.worker_process) down.worker_process.emplace();
+  const std::int64_t running = Alive(record->server_process) ? RunningTasks(dir.path()) : 0;
+  report.stopped = dir.Stop(down, begin);
+  if (!report.stopped.empty()) report.interrupted_tasks = running;
   down.server_process.reset();
   down.worker_process.reset();
   GPULAYER_RETURN_IF_ERROR(dir.Save(down));
@@ -428,18 +453,21 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
 
   const std::unique_ptr<Transport> server =
       client::MakeGrpcTransport({"", met.address, met.ca_pem, met.credential});
+  GPULAYER_RETURN_IF_ERROR(dir.Save(record));  // how, before it is
   std::vector<std::string> all = {"--server", met.address};
   all.insert(all.end(), args.begin(), args.end());
-  GPULAYER_ASSIGN_OR_RETURN(const client::StartedDaemon worker,
-                            dir.Start("gpulayer-worker", all, client::kWorkerLog));
-  record.worker_process = worker.process;
-  GPULAYER_RETURN_IF_ERROR(dir.Save(record));
-  const Status joined = dir.WaitUntil(worker, "start the worker", [&] {
-    const std::optional<std::string> name = client::NameIfOnline(*server, report.worker_id);
-    report.name = name.value_or("");
-    return name.has_value();
-  });
-  if (!joined.ok()) {
+  const auto start = [&]() -> Status {
+    GPULAYER_ASSIGN_OR_RETURN(const client::StartedDaemon worker,
+                              dir.Start("gpulayer-worker", all, client::kWorkerLog));
+    record.worker_process = worker.process;
+    GPULAYER_RETURN_IF_ERROR(dir.Save(record));
+    return dir.WaitUntil(worker, "start the worker", [&] {
+      const std::optional<std::string> name = client::NameIfOnline(*server, report.worker_id);
+      report.name = name.value_or("");
+      return name.has_value();
+    });
+  };
+  if (const Status joined = start(); !joined.ok()) {
     dir.Stop(record);
     IgnoreError(before ? dir.Save(*before) : dir.Forget(),
                 "the reason of the failed start is what counts");

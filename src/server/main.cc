@@ -15,6 +15,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/daemon.h"
 #include "base/fault_point.h"
 #include "base/fs.h"
 #include "base/heap.h"
@@ -40,6 +41,7 @@ constexpr char kUsage[] =
     "  --listen HOST:PORT  TLS listener for other machines, like 0.0.0.0:7461; without it only\n"
     "                      D/server.sock\n"
     "  --foreground        log to standard error instead of D/log/server.log\n"
+    "  --started-under FD  a descriptor of `gpulayer up`, closed once the directory is locked\n"
     "  --ephemeral         private server and worker in a folder of its own; prints one line of\n"
     "                      JSON with its socket when ready; ends when standard input does\n"
     "  --version\n";
@@ -49,6 +51,7 @@ constexpr std::chrono::seconds kWorkerPatience{10};  // usually a few millisecon
 struct Flags {
   std::string data_dir;
   std::string listen;
+  std::string started_under;
   bool foreground = false;
   bool ephemeral = false;
   bool version = false;
@@ -81,6 +84,8 @@ Result<Flags> ParseFlags(int argc, char** argv) {
       parsed = text(flags.data_dir);
     } else if (arg == "--listen") {
       parsed = text(flags.listen);
+    } else if (arg == "--started-under") {
+      parsed = text(flags.started_under);
     } else if (arg == "--foreground") {
       parsed = set(flags.foreground);
     } else if (arg == "--ephemeral") {
@@ -142,6 +147,7 @@ int Serve(const Flags& flags, const UniqueFd& signals) {
   if (!dir.ok()) return Fail(dir.status());
   options.data_dir = *dir;
   options.listen = flags.listen;
+  options.on_locked = [fd = flags.started_under] { LeaveStarter(fd); };
   std::string log_file;
   if (!flags.foreground) {
     const std::string log_dir = JoinPath(options.data_dir, "log");

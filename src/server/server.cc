@@ -91,6 +91,7 @@ class Server::Impl {
     GPULAYER_RETURN_IF_ERROR(Hinted(MakePrivateDir(server_dir)));
     GPULAYER_ASSIGN_OR_RETURN(FileLock held, LockDataDir(data_dir, server_dir));
     lock.emplace(std::move(held));
+    if (options.on_locked) options.on_locked();
     // Before anything is made: what cannot be served leaves nothing behind.
     GPULAYER_RETURN_IF_ERROR(rpc::CheckListen(options.listen));
     IgnoreError(RemoveTree(JoinPath(server_dir, "endpoint.json")),

@@ -13,6 +13,7 @@
 #ifndef GPULAYER_SERVER_SERVER_H_
 #define GPULAYER_SERVER_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct ServerOptions {
   // "0.0.0.0:7461"; port 0: any free one; empty: the socket only. Names, IPv4, [IPv6].
   std::string listen;
   bool durable = true;  // false: no fsync anywhere, for a server that dies with its client
+  std::function<void()> on_locked;  // called once the data directory is this server's
   core::Options core = {limits::kSuspectAfter, limits::kLostAfter};
 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/daemon.h"
 #include "base/fault_point.h"
 #include "base/fs.h"
 #include "base/heap.h"
@@ -47,6 +48,7 @@ Usage: gpulayer-worker --server ADDRESS [options]
   --zone Z, --region R     where it stands
   --label K=V              may be repeated
   --foreground             log to standard error instead of D/log/worker.log
+  --started-under FD       a descriptor of `gpulayer up`, closed once the directory is locked
   --print-resources        print what this machine has as JSON and leave
   --version, --help
 D/worker.toml may hold [worker] (name slots zone region cache_size), [labels] and [env]; options win.
@@ -59,6 +61,7 @@ struct Flags {
   std::string data_dir;
   std::string ca_file;
   std::string credential_file;
+  std::string started_under;
   std::optional<std::string> name;
   std::optional<std::string> zone;
   std::optional<std::string> region;
@@ -89,6 +92,8 @@ Status TakeValue(Flags& flags, const std::string& flag, const std::string& value
     flags.ca_file = value;
   } else if (flag == "--credential-file") {
     flags.credential_file = value;
+  } else if (flag == "--started-under") {
+    flags.started_under = value;
   } else if (flag == "--name") {
     flags.name = value;
   } else if (flag == "--zone") {
@@ -144,6 +149,7 @@ Result<WorkerOptions> Options(const Flags& flags, const std::string& data_dir) {
   }
   WorkerOptions options;
   options.server = flags.server;
+  options.on_locked = [fd = flags.started_under] { LeaveStarter(fd); };
   options.data_dir = JoinPath(data_dir, "worker");
   options.name = flags.name.value_or(file.name.value_or(""));
   options.zone = flags.zone.value_or(file.zone.value_or(""));

@@ -135,6 +135,7 @@ Status Worker::Impl::Start() {
   GPULAYER_RETURN_IF_ERROR(MakePrivateDir(options_.data_dir).Prefixed("start worker"));
   GPULAYER_ASSIGN_OR_RETURN(FileLock held, LockDataDir(options_.data_dir));
   lock_ = std::move(held);
+  if (options_.on_locked) options_.on_locked();
   GPULAYER_ASSIGN_OR_RETURN(profile_.id, LoadIdentity(options_.data_dir));
   boot_id_ = BootId();
 

@@ -66,6 +66,49 @@ class Alone(unittest.TestCase):
         done = self.home.run("join")
         self.assertIn(b"a server is up here already", done.stderr)
 
+    def daemons(self) -> "list[str]":
+        """The command lines of what lives of this home."""
+        found = []
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                argv = path.read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if "gpulayer-" in argv[0] and any(a.startswith(str(self.home.path / "data")) for a in argv):
+                found.append(" ".join(argv))
+        return found
+
+    def test_an_up_that_is_killed_at_any_step_leaves_nothing_that_down_does_not_stop(self) -> None:
+        for point in ("after_save:1", "before_start:1", "after_start:1", "after_save:2",
+                      "before_start:2", "after_start:2", "after_save:3"):
+            name, times = point.split(":")
+            fault = {"GPULAYER_FAULT": f"daemons.{name}=kill:{times}"}
+            done = self.home.run("up", "--listen", "127.0.0.1:0", env=self.home.env | fault)
+            self.assertEqual(done.returncode, -signal.SIGKILL, (point, done))
+            done = self.home.run("down")
+            self.assertEqual((done.returncode, self.daemons()), (0, []), (point, done))
+            # Or the next `up` goes on where that one was.
+            self.home.run("up", "--listen", "127.0.0.1:0", env=self.home.env | fault)
+            done = self.home.run("up", "--listen", "127.0.0.1:0")
+            self.assertEqual(done.returncode, 0, (point, done))
+            self.assertEqual(len(self.daemons()), 3, (point, done))
+            self.assertEqual(self.home.run("down").stdout, b"stopped server and worker\n", point)
+            self.assertEqual(self.daemons(), [], point)
+
+    def test_two_at_once_wait_for_each_other(self) -> None:
+        ups = [self.home.start("up", "--listen", "127.0.0.1:0") for _ in range(2)]
+        ends = [up.communicate(timeout=60) for up in ups]
+        self.assertEqual([up.returncode for up in ups], [0, 0], ends)
+
+    def test_up_after_a_server_that_is_ending_starts_it_again(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        for _ in range(5):
+            record = json.loads((self.home.path / "data/daemons.json").read_text())
+            os.kill(record["server_process"]["pid"], signal.SIGTERM)
+            done = self.home.run("up")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertIn(b"started the server again", done.stdout)
+
     def test_a_login_survives_a_server_that_was_killed(self) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -145,7 +188,7 @@ class Alone(unittest.TestCase):
 
     def test_a_data_directory_that_is_not_text(self) -> None:
         done = self.home.run("up", "--data-dir", os.fsencode(self.home.path) + b"/d\xff")
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 2)
         self.assertIn(b"is not printable UTF-8", done.stderr)
 
     def test_a_port_in_use_and_nothing_half_started(self) -> None:

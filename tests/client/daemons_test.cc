@@ -1,5 +1,6 @@
 #include "client/daemons.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -77,6 +78,72 @@ TEST_F(DaemonsTest, JobsEndWithTheirWorkerAndNotWithTheServer) {
   EXPECT_FALSE(IsAlive(process));
   ::kill(*keeper, SIGKILL);
   ::waitpid(*keeper, nullptr, 0);
+}
+
+// What `up` leaves that was killed before it wrote down what it had started.
+TEST_F(DaemonsTest, AServerThatNoRecordNamesIsFoundByItsLockAndStopped) {
+  const std::string data = dir_ / "data";
+  ASSERT_TRUE(MakeDirs(JoinPath(data, "server")).ok());
+  Program("exec 9>>" + data + "/server/lock; flock 9; echo $$ > " + data +
+          "/server/lock; while :; do sleep 0.01; done");
+  SpawnOptions spawn;
+  spawn.argv = {dir_ / "gpulayer-server", "--listen", "127.0.0.1:7"};
+  const Result<pid_t> server = Spawn(spawn);
+  ASSERT_TRUE(server.ok());
+  const auto found = [&]() -> std::optional<DaemonRecord> {
+    const Result<DaemonDir> dir = DaemonDir::Lock(data);
+    const Result<std::optional<DaemonRecord>> record = dir.ok() ? dir->Load() : dir.status();
+    return record.ok() ? *record : std::nullopt;
+  };
+  ASSERT_TRUE(testing::Eventually([&] { return found().has_value(); }));
+  EXPECT_EQ(found()->server_process->pid, *server);
+  EXPECT_EQ(found()->listen, "127.0.0.1:7");
+  api::DownOptions options;
+  options.data_dir = data;
+  EXPECT_EQ(api::Down(options)->stopped, std::vector<std::string>{"server"});
+  EXPECT_FALSE(IsAlive(Identify(*server)));
+  EXPECT_TRUE(api::Down(options)->stopped.empty());
+}
+
+TEST_F(DaemonsTest, TheFolderIsTakenUntilWhatWasStartedHasItsOwnLock) {
+  const std::string data = dir_ / "data";
+  const std::string go = dir_ / "go";
+  ASSERT_EQ(::mkfifo(go.c_str(), 0600), 0);
+  Program("read line < " + go + "; exec 3<&-; while :; do sleep 0.01; done");
+  std::optional<StartedDaemon> started;
+  {
+    const Result<DaemonDir> dir = DaemonDir::Lock(data);
+    ASSERT_TRUE(dir.ok());
+    const Result<StartedDaemon> daemon = dir->Start("gpulayer-server", {}, kServerLog);
+    ASSERT_TRUE(daemon.ok());
+    started = *daemon;
+  }
+  EXPECT_EQ(DaemonDir::Lock(data, std::chrono::milliseconds(1)).status().code(),
+            StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(WriteAll(OpenFile(go, O_WRONLY)->get(), "go\n").ok());
+  const Result<DaemonDir> dir = DaemonDir::Lock(data);  // waits
+  ASSERT_TRUE(dir.ok());
+  DaemonRecord record;
+  record.server_process = started->process;
+  dir->Stop(record);
+}
+
+TEST(SpawnTest, WhatTheCallerHasOpenIsNotOpenInADaemon) {
+  Result<Pipe> pipe = MakePipe();
+  ASSERT_TRUE(pipe.ok());
+  const int inherited = ::dup(pipe->write_end.get());  // not close-on-exec
+  ASSERT_GT(inherited, kKeptFd);
+  pipe->write_end.Reset();
+  SpawnOptions spawn;
+  spawn.argv = {"/bin/sleep", "600"};
+  const Result<pid_t> daemon = Spawn(spawn);
+  ASSERT_TRUE(daemon.ok());
+  ::close(inherited);
+  char byte = 0;
+  EXPECT_EQ(*ReadSome(pipe->read_end.get(), &byte, 1), 0U);  // the end, while the daemon lives
+  EXPECT_TRUE(IsAlive(Identify(*daemon)));
+  ::kill(*daemon, SIGKILL);
+  ::waitpid(*daemon, nullptr, 0);
 }
 
 TEST_F(DaemonsTest, ARecordThatOthersCouldWriteIsNotReadBeforeTheFolderIsClosed) {

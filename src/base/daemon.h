@@ -1,0 +1,22 @@
+// What a daemon and those who start and stop it agree on.
+#ifndef GPULAYER_BASE_DAEMON_H_
+#define GPULAYER_BASE_DAEMON_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+namespace gpulayer {
+
+// The process that holds a lock of FileLock::AcquireWithPid(), as it wrote itself; nullopt: nobody
+// does, or it has not written yet.
+std::optional<pid_t> LockHolder(const std::string& path);
+
+// Of a daemon's `--started-under FD`: closes that descriptor of whoever started it, who waits until
+// it is closed. Other text does nothing.
+void LeaveStarter(const std::string& fd);
+
+}  // namespace gpulayer
+
+#endif  // GPULAYER_BASE_DAEMON_H_
