@@ -87,6 +87,10 @@ Result<UniqueFd> BlobFetcher::Next() {
       return fd;
     }
     stream_.reset();
+    if (fd.status().code() == StatusCode::kDataLoss && suspect_ != hashes_[next_]) {
+      suspect_ = hashes_[next_];
+      continue;
+    }
     if (!policy.Allows(fd.status())) return fd.status();
     GPULAYER_RETURN_IF_ERROR(sleep(policy.NextDelay()));
   }
@@ -145,6 +149,7 @@ Result<UniqueFd> BlobFetcher::Receive(const Hash& hash) {
       request.add_hashes(std::string(hashes_[i].bytes()));
     }
     request.set_files(files_);
+    if (suspect_ == hashes_[next_]) request.set_suspect(std::string(suspect_.bytes()));
     stream_ = std::make_unique<ReadAhead<v1::DownloadChunk>>(
         transport_.Download(request, options_.interrupt));
     chunk_.Clear();

@@ -24,7 +24,8 @@ struct FetchOptions {
 
 // Threads:   one.
 // Blocking:  Next() as long as bytes move.
-// Errors:    DATA_LOSS: bytes that differ from their name. Else the transport's.
+// Errors:    DATA_LOSS: bytes that differ from their name, once on the way and again, or on the
+//            server, which is made to look. Else the transport's.
 class BlobFetcher {
  public:
   // `hashes`: in the order in which they will be asked for.
@@ -45,6 +46,7 @@ class BlobFetcher {
   const FetchOptions options_;
   std::map<Hash, int> wanted_;  // how often still
   std::map<Hash, UniqueFd> kept_;
+  Hash suspect_;          // came damaged; the server was asked to look at its own
   bool files_ = true;     // ask for big blobs as files: as long as those could be read
   std::size_t next_ = 0;  // of hashes_: not received yet
   std::size_t stream_end_ = 0;

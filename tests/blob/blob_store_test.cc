@@ -11,6 +11,7 @@
 #include "base/fault_point.h"
 #include "base/fs.h"
 #include "base/random.h"
+#include "model/blob_file.h"
 #include "support/temp_dir.h"
 
 namespace gpulayer {
@@ -129,7 +130,8 @@ TEST_F(BlobStoreTest, ADamagedBlobIsSaidAndACutOneIsReplaced) {
   ASSERT_TRUE(WriteFileAtomic(PathOf(hash), "PRECIOUS").ok());
   const Status damaged = store->GetWhole(hash, 100).status();
   EXPECT_EQ(damaged.code(), StatusCode::kDataLoss);
-  EXPECT_THAT(damaged.message(), HasSubstr(PathOf(hash)));
+  EXPECT_THAT(damaged.message(), HasSubstr(hash.hex()));
+  EXPECT_FALSE(store->Has(hash));
   ASSERT_TRUE(WriteFileAtomic(PathOf(hash), "prec").ok());
   ASSERT_TRUE(store->PutWhole(hash, "precious").ok());
   EXPECT_EQ(*store->GetWhole(hash, 100), "precious");
@@ -378,6 +380,26 @@ TEST_F(BlobStoreTest, ACrashAfterTheRenameLeavesAWholeBlob) {
       },
       ::testing::ExitedWithCode(kFaultExitCode), "");
   EXPECT_EQ(*Open()->GetWhole(Hash::Of("data"), 100), "data");
+}
+
+TEST(BlobCheckTest, ADamagedBlobIsSetAsideAndStoredAnew) {
+  const testing::TempDir dir;
+  Result<std::unique_ptr<BlobStore>> store = BlobStore::Open({dir.path(), false});
+  ASSERT_TRUE(store.ok());
+  const std::string text = "weights";
+  const Hash hash = Hash::Of(text);
+  ASSERT_TRUE((*store)->PutWhole(hash, text).ok());
+  EXPECT_TRUE((*store)->Check(hash).ok());
+  const std::string path = JoinPath((*store)->folder(), BlobFileName(hash));
+  ASSERT_TRUE(WriteAll(OpenFile(path, O_WRONLY)->get(), "W").ok());
+  EXPECT_TRUE((*store)->Has(hash));  // nobody has read it yet
+  EXPECT_EQ((*store)->Check(hash).code(), StatusCode::kDataLoss);
+  EXPECT_FALSE((*store)->Has(hash));
+  EXPECT_EQ((*store)->Open(hash).status().code(), StatusCode::kDataLoss);  // and says why
+  EXPECT_EQ((*store)->Missing({hash}), std::vector<Hash>{hash});
+  ASSERT_TRUE((*store)->PutWhole(hash, text).ok());
+  EXPECT_EQ((*store)->GetWhole(hash, 100).value_or(""), text);
+  EXPECT_TRUE((*store)->Check(hash).ok());
 }
 
 }  // namespace

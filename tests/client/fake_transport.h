@@ -74,6 +74,7 @@ class FakeTransport : public Transport {
   std::unique_ptr<ReadStream<v1::DownloadChunk>> Download(const v1::DownloadRequest& request,
                                                           InterruptPtr) override {
     ++downloads;
+    suspect = request.suspect();
     std::vector<v1::DownloadChunk> chunks;
     for (const std::string& hash : request.hashes()) {
       const std::string& data = blobs[hash];
@@ -126,6 +127,7 @@ class FakeTransport : public Transport {
   std::vector<std::string> received;  // hashes in order
   Status upload_status;
   int uploads = 0;
+  std::string suspect;  // of the last download
   int downloads = 0;
   int break_after = 0;
   std::size_t part_bytes = 4;

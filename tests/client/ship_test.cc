@@ -252,6 +252,8 @@ TEST_F(FetchTest, DamagedBytesAreRefused) {
   server_.blobs[std::string(a.bytes())] = "alphA";
   BlobFetcher fetcher = Fetch({a});
   EXPECT_EQ(fetcher.Open(a).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(server_.downloads, 2);
+  EXPECT_EQ(server_.suspect, std::string(a.bytes()));  // the server is made to look
 }
 
 class FetchFilesTest : public FetchTest {

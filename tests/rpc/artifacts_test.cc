@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -124,6 +125,51 @@ TEST_P(ArtifactsTest, WhoIsHereMayBeToldWhereABigBlobLies) {
       EXPECT_GT(parts.size(), 2u);
     }
   }
+}
+
+TEST_P(ArtifactsTest, ADamagedBlobIsFoundByWhoGotItAndMendedByWhoSendsItAgain) {
+  const std::string data = RandomBytes(9'000'000);
+  const auto send = [&] {
+    std::vector<v1::UploadChunk> chunks;
+    for (std::size_t at = 0; at < data.size(); at += 3'000'000) {
+      v1::BlobPart* part = chunks.emplace_back().add_parts();
+      if (at == 0) part->set_hash(Bytes(Hash::Of(data)));
+      if (at == 0) part->set_size(static_cast<std::int64_t>(data.size()));
+      part->set_data(data.substr(at, 3'000'000));
+    }
+    v1::UploadReply stored;
+    return Upload(chunks, &stored);
+  };
+  ASSERT_TRUE(send().ok());
+  v1::DownloadRequest request;
+  request.add_hashes(Bytes(Hash::Of(data)));
+  request.set_files(true);
+  std::string store;
+  const auto fetch = [&] {
+    Call call(client_);
+    auto stream = artifacts_->Download(&call, request);
+    v1::DownloadChunk chunk;
+    while (stream->Read(&chunk)) store = chunk.parts(0).stored_in();
+    return stream->Finish();
+  };
+  ASSERT_TRUE(fetch().ok());
+  request.set_suspect(Bytes(Hash::Of(data)));
+  ASSERT_TRUE(fetch().ok());  // nothing is wrong with it
+  {
+    const Result<UniqueFd> file = OpenFile(JoinPath(store, BlobFileName(Hash::Of(data))), O_WRONLY);
+    ASSERT_TRUE(file.ok() && WriteAll(file->get(), "poison").ok());
+  }
+  v1::MissingRequest missing;
+  missing.add_hashes(Bytes(Hash::Of(data)));
+  EXPECT_EQ(Missing(missing).hashes_size(), 0);
+  const grpc::Status damaged = fetch();
+  EXPECT_EQ(damaged.error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_THAT(damaged.error_message(), HasSubstr("the server's copy of it is damaged"));
+  request.clear_suspect();
+  EXPECT_EQ(fetch().error_code(), grpc::StatusCode::DATA_LOSS);  // and stays so
+  EXPECT_EQ(Missing(missing).hashes_size(), 1);
+  ASSERT_TRUE(send().ok());
+  EXPECT_TRUE(fetch().ok());
 }
 
 TEST_P(ArtifactsTest, ContentThatDiffersFromItsNameIsNotTaken) {

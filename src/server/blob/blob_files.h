@@ -7,6 +7,8 @@
 #ifndef GPULAYER_SERVER_BLOB_BLOB_FILES_H_
 #define GPULAYER_SERVER_BLOB_BLOB_FILES_H_
 
+#include <sys/stat.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -40,6 +42,7 @@ class BlobFiles {
   static std::string ShardOf(const Hash& hash) { return NameOf(hash).substr(0, 2); }
   std::string NewTempName();
   const BlobStore::DropFolder& drop_folder() const { return drop_; }
+  static constexpr std::string_view kDamaged = "damaged";
   static constexpr std::string_view kDrop = "drop";  // its name, relative to root_fd()
   // A file in tmp/ that stands while renamed blobs are not synced; Open() finds it after a kill.
   static constexpr std::string_view kCommitSuffix = ".commit";
@@ -53,6 +56,10 @@ class BlobFiles {
   // the mark stays, so that the blob is written again.
   bool MarkUnsettled(const Hash& hash, std::int64_t size);
   void MarkSettled(const std::vector<Hash>& hashes);
+
+  // Moves a damaged blob out of the way, if the name still means the open file `found`.
+  Status SetAside(const Hash& hash, const struct stat& found);
+  bool WasSetAside(const Hash& hash) const;
 
   // RESOURCE_EXHAUSTED if `size` more bytes would go below the floor; else counts them as used.
   Status Reserve(std::int64_t size);

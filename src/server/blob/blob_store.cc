@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/log.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "server/blob/blob_files.h"
@@ -46,6 +47,7 @@ Status BlobFiles::Prepare() {
     }
   }
   GPULAYER_ASSIGN_OR_RETURN(const bool made_temp, MakeDirAt(root_fd(), "tmp", root_));
+  GPULAYER_RETURN_IF_ERROR(MakeDirAt(root_fd(), std::string(kDamaged), root_).status());
   if (durable() && (fresh || made_temp)) {
     GPULAYER_RETURN_IF_ERROR(SyncDir(root_));
     GPULAYER_RETURN_IF_ERROR(SyncDir(options_.dir));
@@ -105,6 +107,27 @@ void BlobFiles::MarkSettled(const std::vector<Hash>& hashes) {
   // were synced before the rename.
   MutexLock lock(mutex_);
   for (const Hash& hash : hashes) unsettled_.erase(hash);
+}
+
+Status BlobFiles::SetAside(const Hash& hash, const struct stat& found) {
+  const std::string to = JoinPath(kDamaged, hash.hex());
+  // Under the lock: no writer puts a good one there between the question and the rename.
+  MutexLock lock(mutex_);
+  struct stat now{};
+  if (unsettled_.contains(hash) || fstatat(root_fd(), NameOf(hash).c_str(), &now, 0) != 0 ||
+      now.st_dev != found.st_dev || now.st_ino != found.st_ino) {
+    return OkStatus();  // somebody is storing it anew
+  }
+  if (renameat(root_fd(), NameOf(hash).c_str(), root_fd(), to.c_str()) != 0) {
+    return ErrnoStatus("set aside blob " + hash.hex(), errno);
+  }
+  LogError("blob " + hash.hex() + " is damaged: moved to " + JoinPath(root_, to) +
+           ". It is stored anew when its content is sent again.");
+  return OkStatus();
+}
+
+bool BlobFiles::WasSetAside(const Hash& hash) const {
+  return faccessat(root_fd(), JoinPath(kDamaged, hash.hex()).c_str(), F_OK, 0) == 0;
 }
 
 Status BlobFiles::Reserve(std::int64_t size) {
@@ -183,12 +206,22 @@ class FileBlobStore : public BlobStore {
       if (*n == 0) break;
       filled += *n;
     }
-    if (filled != data.size() || Hash::Of(data) != hash) {
-      return DataLoss("read blob " + hash.hex() + ": the file " +
-                      JoinPath(files_->root(), internal::BlobFiles::NameOf(hash)) +
-                      " is damaged. Remove it and send the blob again, or restore a backup.");
-    }
+    if (filled != data.size() || Hash::Of(data) != hash) return Damaged(hash, blob.fd);
     return data;
+  }
+
+  Status Check(const Hash& hash) override {
+    Result<OpenBlob> blob = Open(hash);
+    if (!blob.ok()) return blob.status();
+    Hasher hasher;
+    std::string buffer(std::size_t{256} << 10, '\0');
+    for (;;) {
+      const Result<std::size_t> n = ReadSome(blob->fd.get(), buffer.data(), buffer.size());
+      if (!n.ok()) return n.status().Prefixed("read blob " + hash.hex());
+      if (*n == 0) break;
+      hasher.Update({buffer.data(), *n});
+    }
+    return hasher.Finish() == hash ? OkStatus() : Damaged(hash, blob->fd);
   }
 
   Result<OpenBlob> Open(const Hash& hash) override {
@@ -196,6 +229,7 @@ class FileBlobStore : public BlobStore {
     OpenBlob blob;
     blob.fd = UniqueFd(openat(files_->root_fd(), name.c_str(), O_RDONLY | O_CLOEXEC));
     if (!blob.fd.valid()) {
+      if (errno == ENOENT && files_->WasSetAside(hash)) return IsDamaged(hash);
       if (errno == ENOENT) return NotFound("blob " + hash.hex() + ": not stored here");
       return ErrnoStatus("open blob " + JoinPath(files_->root(), name), errno);
     }
@@ -206,6 +240,19 @@ class FileBlobStore : public BlobStore {
   }
 
  private:
+  static Status IsDamaged(const Hash& hash) {
+    return DataLoss("blob " + hash.hex() +
+                    ": the server's copy of it is damaged and was set aside. Send the content "
+                    "again, or restore a backup.");
+  }
+
+  Status Damaged(const Hash& hash, const UniqueFd& fd) {
+    struct stat found{};
+    if (fstat(fd.get(), &found) != 0) return ErrnoStatus("stat blob " + hash.hex(), errno);
+    GPULAYER_RETURN_IF_ERROR(files_->SetAside(hash, found));
+    return IsDamaged(hash);
+  }
+
   const std::unique_ptr<internal::BlobFiles> files_;
 };
 

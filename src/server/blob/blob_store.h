@@ -1,7 +1,8 @@
 // Content-addressed files: sources, standard inputs, outputs, manifests.
 //
 // A blob is visible only whole and durable. Layout (versioned, do not change): <dir>/v1/ab/<62 hex
-// digits>, temporary files in <dir>/v1/tmp, swept at Open, and <dir>/v1/drop (see DropFolder).
+// digits>, temporary files in <dir>/v1/tmp, swept at Open, <dir>/v1/drop (see DropFolder), and what
+// was found damaged in <dir>/v1/damaged/<64 hex digits>.
 // Threads:   every method from any thread; a Writer belongs to one thread at a time. All of it does
 //            file I/O: never call it on a gRPC thread or the engine thread.
 #ifndef GPULAYER_SERVER_BLOB_BLOB_STORE_H_
@@ -62,6 +63,9 @@ class BlobStore {
     std::int64_t size = 0;
   };
   virtual Result<OpenBlob> Open(const Hash& hash) = 0;  // NOT_FOUND
+  // Reads all of it. DATA_LOSS: its bytes are not what its name says, now or at an earlier Check();
+  // it has been set aside, is no longer there for anybody, and may be stored anew. NOT_FOUND.
+  virtual Status Check(const Hash& hash) = 0;
   // For a process of this account on this machine: a blob is the file BlobFileName() in it.
   virtual const std::string& folder() const = 0;
 

@@ -240,16 +240,28 @@ class UploadStream final : public grpc::ServerReadReactor<pb::UploadChunk>,
 class DownloadStream final : public PullStream<pb::DownloadChunk> {
  public:
   // `files`: of big blobs the caller is told where they lie.
-  DownloadStream(Parts& parts, std::vector<Hash> hashes, bool files)
-      : parts_(parts), hashes_(std::move(hashes)), files_(files) {}
+  // `suspect`: looked at first.
+  DownloadStream(Parts& parts, std::vector<Hash> hashes, bool files, const Hash& suspect)
+      : parts_(parts), hashes_(std::move(hashes)), files_(files), suspect_(suspect) {}
 
  protected:
   Status Schedule(std::function<void()> job) override { return parts_.io.Post(std::move(job)); }
 
   Step Produce(pb::DownloadChunk* out) override {
     if (!checked_) {
+      if (!suspect_.empty()) {
+        const Status good = parts_.blobs.Check(suspect_);
+        if (good.code() == StatusCode::kDataLoss) {
+          parts_.trees.Forget();
+          return Step::Finish(good.Prefixed("download"));
+        }
+      }
       const std::vector<Hash> missing = parts_.blobs.Missing(hashes_);
       if (!missing.empty()) {
+        const Status lacking = parts_.blobs.Open(missing.front()).status();
+        if (lacking.code() == StatusCode::kDataLoss) {
+          return Step::Finish(lacking.Prefixed("download"));
+        }
         return Step::Finish(
             NotFound("download: blob " + missing.front().hex() + " is not on the server"));
       }
@@ -300,6 +312,7 @@ class DownloadStream final : public PullStream<pb::DownloadChunk> {
   Parts& parts_;
   const std::vector<Hash> hashes_;
   const bool files_;
+  const Hash suspect_;
   bool checked_ = false;
   std::size_t next_ = 0;
   std::optional<BlobStore::OpenBlob> blob_;
@@ -355,10 +368,12 @@ class ArtifactsService final : public pb::Artifacts::CallbackService {
     if (!caller.ok()) return new Refused<Reactor>(caller.status());
     Result<std::vector<Hash>> hashes = ToHashes(request->hashes(), "download");
     if (!hashes.ok()) return new Refused<Reactor>(hashes.status());
+    Result<Hash> suspect = wire::HashFromBytes(request->suspect(), "download: suspect");
+    if (!suspect.ok()) return new Refused<Reactor>(suspect.status());
     const bool files = request->files() && IsOnThisMachine(*context);
     return DownloadStream::Launch(
-        std::make_shared<DownloadStream>(parts_, *std::move(hashes), files), parts_.streams,
-        caller->token_id);
+        std::make_shared<DownloadStream>(parts_, *std::move(hashes), files, *suspect),
+        parts_.streams, caller->token_id);
   }
 
  private:

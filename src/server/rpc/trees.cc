@@ -29,10 +29,17 @@ Status Trees::CheckIsHere(const Hash& tree) {
   return OkStatus();
 }
 
+void Trees::Forget() {
+  MutexLock lock(mutex_);
+  whole_.clear();
+}
+
 Status Trees::Look(const Hash& tree) {
   Result<std::string> manifest = blobs_.GetWhole(tree, kMaxManifestBytes);
   if (!manifest.ok()) {
-    if (manifest.status().code() != StatusCode::kNotFound) return manifest.status();
+    // A damaged one has been set aside, and is sent again like one that was never here.
+    const StatusCode code = manifest.status().code();
+    if (code != StatusCode::kNotFound && code != StatusCode::kDataLoss) return manifest.status();
     return FailedPrecondition("tree " + tree.hex() +
                               ": its manifest is not on the server. Upload it first.");
   }

@@ -27,6 +27,7 @@ class Trees {
   // FAILED_PRECONDITION names what is missing; INVALID_ARGUMENT: not a manifest, or one with paths
   // that cannot be.
   Status CheckIsHere(const Hash& tree);
+  void Forget();  // what was found whole: a blob has been set aside
 
  private:
   Status Look(const Hash& tree);

@@ -52,6 +52,8 @@ class Unpacker {
     return left_ == 0 && size > 0 ? sink_.End() : OkStatus();
   }
 
+  std::size_t begun() const { return begun_; }
+
   Status Finish(std::size_t wanted) const {
     if (left_ != 0 || begun_ != wanted) return Unavailable("download: it ended early");
     return OkStatus();
@@ -63,13 +65,16 @@ class Unpacker {
   std::size_t begun_ = 0;
 };
 
+// `begun`: of how many a part came. `suspect`: the server looks at its copy of the first one.
 Status DownloadSome(pb::Artifacts::Stub& stub, const ServerLink& link, const Hash* first,
-                    std::size_t count, BlobCache::Sink& sink, Cancel& cancel) {
+                    std::size_t count, bool suspect, BlobCache::Sink& sink, Cancel& cancel,
+                    std::size_t* begun) {
   grpc::ClientContext context;
   Authorise(link, context);
   const Cancel::Scope scope(cancel, [&] { context.TryCancel(); });
   pb::DownloadRequest request;
   for (std::size_t i = 0; i < count; ++i) request.add_hashes(wire::HashToBytes(first[i]));
+  if (suspect) request.set_suspect(wire::HashToBytes(*first));
   const auto reader = stub.Download(&context, request);
   Unpacker unpacker(sink);
   Status bad;
@@ -80,6 +85,7 @@ Status DownloadSome(pb::Artifacts::Stub& stub, const ServerLink& link, const Has
       if (!bad.ok()) break;
     }
   }
+  *begun = unpacker.begun();
   if (!bad.ok()) context.TryCancel();
   const Status end = FromGrpc(reader->Finish());
   if (!bad.ok()) return bad;
@@ -258,9 +264,20 @@ Result<Hash> SendDropped(const ServerLink& link, const std::string& name, std::i
 Status DownloadBlobs(const ServerLink& link, const std::vector<Hash>& hashes, BlobCache::Sink& sink,
                      Cancel& cancel) {
   const auto stub = pb::Artifacts::NewStub(link.channel);
-  for (std::size_t at = 0; at < hashes.size(); at += limits::kMaxHashesPerCall) {
+  std::size_t suspect = hashes.size();
+  for (std::size_t at = 0; at < hashes.size();) {
     const std::size_t count = std::min(limits::kMaxHashesPerCall, hashes.size() - at);
-    GPULAYER_RETURN_IF_ERROR(DownloadSome(*stub, link, &hashes[at], count, sink, cancel));
+    std::size_t begun = 0;
+    const Status done =
+        DownloadSome(*stub, link, &hashes[at], count, at == suspect, sink, cancel, &begun);
+    if (done.ok()) {
+      at += count;
+      continue;
+    }
+    // What came damaged is asked for once more, and the server looks at its own copy before.
+    const std::size_t damaged = begun > 0 ? at + begun - 1 : at;
+    if (done.code() != StatusCode::kDataLoss || damaged == suspect || begun == 0) return done;
+    at = suspect = damaged;
   }
   return OkStatus();
 }
