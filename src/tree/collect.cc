@@ -28,8 +28,26 @@ namespace {
 struct Side {
   UniqueFd root;
   std::string path;
-  std::vector<ListedEntry> entries;  // sorted
+  std::vector<ListedEntry> entries;                    // sorted
+  std::unordered_map<std::string, HashedFile> stored;  // of entries, those that are not on disk
 };
+
+void AddStored(const std::map<std::string, TreeEntry>& stored, Side* side) {
+  const std::string inside = side->path + "/";
+  for (const auto& [path, file] : stored) {
+    if (!path.starts_with(inside)) continue;
+    ListedEntry entry;
+    entry.path = path.substr(inside.size());
+    entry.mode = file.mode;
+    entry.stamp.size = file.size;
+    const auto at = std::lower_bound(
+        side->entries.begin(), side->entries.end(), entry,
+        [](const ListedEntry& a, const ListedEntry& b) { return a.path < b.path; });
+    if (at != side->entries.end() && at->path == entry.path) continue;  // there is one again
+    side->stored.emplace(entry.path, HashedFile{file.hash, entry.stamp});
+    side->entries.insert(at, std::move(entry));
+  }
+}
 
 // Opens one of the two folders. The program may have done anything to it: a link in its place is
 // never followed, for what lies there is not the program's output. Without a root there is nothing
@@ -218,6 +236,10 @@ class Merger {
         continue;
       }
       if (Clashes(entry)) continue;
+      if (request_.unstable.contains(JoinPath(side.path, entry.path))) {
+        LeaveOut(entry.path, entry.stamp.size, "it changes while it is read");
+        continue;
+      }
       if (entry.type == EntryType::kFile) {
         if (entry.stamp.size > request_.rules.limit_bytes - planned_) {
           LeaveOut(entry.path, entry.stamp.size,
@@ -234,6 +256,9 @@ class Merger {
     const std::vector<Result<HashedFile>> hashes =
         HashMany(side.root.get(), paths, to_read, request_.threads,
                  [&](int root, const std::string& path) -> Result<HashedFile> {
+                   if (const auto at = side.stored.find(path); at != side.stored.end()) {
+                     return at->second;
+                   }
                    if (request_.hash_big && big.contains(path)) {
                      Result<HashedFile> done = request_.hash_big(root, path);
                      if (done.ok() || done.status().code() == StatusCode::kCancelled) return done;
@@ -356,12 +381,14 @@ Result<Collected> Collect(const CollectRequest& request) {
   GPULAYER_ASSIGN_OR_RETURN(Side outputs, OpenSide(request.output_dir, &no_outputs));
   if (outputs.root.valid()) {
     GPULAYER_RETURN_IF_ERROR(ListOutputs(&outputs, &warnings));
+    AddStored(request.stored, &outputs);
     merger.Add(std::move(outputs));
   }
   GPULAYER_ASSIGN_OR_RETURN(Side work, OpenSide(request.work_dir, &no_work));
   if (work.root.valid()) {
     WorkSide side(request);
     GPULAYER_RETURN_IF_ERROR(side.List(&work, &warnings, &hashed));
+    AddStored(request.stored, &work);
     merger.Add(std::move(work));
     merger.NameIgnored(side.ignored());
   }

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,10 @@ struct CollectRequest {
   LayoutStamp stamp;
   OutputRules rules;
   int threads = 1;  // for hashing
+  // Absolute paths of files that changed after each time they were read: left out.
+  std::set<std::string> unstable;
+  // By absolute path: what is stored already and is no longer on disk, with mode, size and hash.
+  std::map<std::string, TreeEntry> stored;
   // In place of reading a file that comes home, one of kHandOverBytes or more: stores it otherwise
   // and says its hash. After any error but CANCELLED the file is read all the same. Called by
   // `threads` threads.

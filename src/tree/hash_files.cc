@@ -120,6 +120,13 @@ Result<HashedFile> HashOne(int root, const std::string& path) {
   return Status(StatusCode::kAborted, "it changes while it is read");
 }
 
+bool HasContent(const std::string& path, const Hash& hash) {
+  const Result<UniqueFd> dir = OpenFile(DirName(path), O_RDONLY | O_DIRECTORY);
+  if (!dir.ok()) return false;
+  const Result<HashedFile> now = HashOne(dir->get(), BaseName(path));
+  return now.ok() && now->hash == hash;
+}
+
 std::vector<Result<HashedFile>> HashMany(
     int root, const std::vector<std::string>& paths, std::int64_t bytes, int threads,
     const std::function<Result<HashedFile>(int root, const std::string& path)>& hash_one) {

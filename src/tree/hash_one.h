@@ -22,6 +22,9 @@ struct HashedFile {
 // changes each time while it is read; else a reason in few words.
 Result<HashedFile> HashOne(int root, const std::string& path);
 
+// Whether the file at the absolute `path` still has that content.
+bool HasContent(const std::string& path, const Hash& hash);
+
 // The same for many, in parallel if `bytes` (their sum) or their number is worth it. `threads` 0:
 // as many as the machine has. `hash_one` is called by several threads.
 std::vector<Result<HashedFile>> HashMany(

@@ -16,6 +16,7 @@
 #include "tree/collect.h"
 #include "tree/unpack.h"
 #include "wire/tree.h"
+#include "worker/handed_over.h"
 #include "worker/job_env.h"
 #include "worker/session/artifacts.h"
 #include "worker/session/assignment_file.h"
@@ -24,6 +25,8 @@ namespace gpulayer::worker {
 namespace {
 
 constexpr std::int64_t kMaxManifestBytes = std::int64_t{512} << 20;
+// One more reading, then twice without what changed again.
+constexpr int kCollectTries = 3;
 constexpr int kHashThreads = 2;
 
 std::string StdinPath(const std::string& attempt_dir) { return JoinPath(attempt_dir, "stdin"); }
@@ -31,6 +34,13 @@ std::string StdinPath(const std::string& attempt_dir) { return JoinPath(attempt_
 std::optional<std::string> OwnEnv(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets any
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+bool IsFolder(int fd, const std::string& path) {
+  struct stat a = {};
+  struct stat b = {};
+  return fstat(fd, &a) == 0 && lstat(path.c_str(), &b) == 0 && a.st_ino == b.st_ino &&
+         a.st_dev == b.st_dev;
 }
 
 }  // namespace
@@ -165,17 +175,50 @@ Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel&
     const TimePoint deadline = Clock::System().Now().mono + limits::kPrepareLimit;
     GPULAYER_ASSIGN_OR_RETURN(source, LoadTree(spec.source_tree, deadline, cancel));
   }
-  GPULAYER_ASSIGN_OR_RETURN(tree::Collected found,
-                            tree::Collect({dir.work, dir.out, source.get(), dir.stamp, spec.outputs,
-                                           kHashThreads, [&](int root, const std::string& path) {
-                                             return HandOver(link_, root, path, cancel);
-                                           }}));
-  if (cancel.requested()) return Cancelled("collecting outputs broken off");
-  if (found.tree.entries.empty()) return found.result;
-  const std::string manifest = wire::SerializeTree(found.tree);
-  found.result.tree = Hash::Of(manifest);
-  GPULAYER_RETURN_IF_ERROR(UploadTree(link_, found.result.tree, manifest, found.blobs, cancel));
-  return found.result;
+  tree::CollectRequest request;
+  request.work_dir = dir.work;
+  request.output_dir = dir.out;
+  request.source = source.get();
+  request.stamp = dir.stamp;
+  request.rules = spec.outputs;
+  request.threads = kHashThreads;
+  // Named by the attempt: nothing of another one is ever taken for its own.
+  HandedOver handed(
+      JoinPath(store_.PathOf(assignment.key.id), "handed-" + assignment.key.id.value()), dir.path);
+  GPULAYER_RETURN_IF_ERROR(handed.Load());
+  request.hash_big = [&](int root, const std::string& path) -> Result<tree::HashedFile> {
+    GPULAYER_ASSIGN_OR_RETURN(const tree::HashedFile file, HandOver(link_, root, path, cancel));
+    const std::string side = IsFolder(root, dir.out) ? dir.out : dir.work;
+    if (const Status taken = handed.TakeAway(root, side, path, file); !taken.ok()) {
+      LogWarning("attempt " + assignment.key.id.value() + ": " + taken.message());
+    }
+    return file;
+  };
+  for (int tries = 0;; ++tries) {
+    request.stored = handed.files();
+    GPULAYER_ASSIGN_OR_RETURN(tree::Collected found, tree::Collect(request));
+    if (cancel.requested()) return Cancelled("collecting outputs broken off");
+    if (found.tree.entries.empty()) return found.result;
+    const std::string manifest = wire::SerializeTree(found.tree);
+    found.result.tree = Hash::Of(manifest);
+    const Status sent = UploadTree(link_, found.result.tree, manifest, found.blobs, cancel);
+    if (sent.ok()) return found.result;
+    // A file that somebody else wrote to between its hash and its bytes must not cost the others: it
+    // is read once more, then left out.
+    const bool of_a_file =
+        sent.code() == StatusCode::kDataLoss || sent.code() == StatusCode::kNotFound ||
+        sent.code() == StatusCode::kFailedPrecondition || sent.code() == StatusCode::kInternal;
+    bool changed = false;
+    const std::map<std::string, TreeEntry> gone = handed.files();
+    for (const tree::BlobFile& blob : found.blobs) {
+      if (!of_a_file || tries == kCollectTries) break;
+      if (gone.contains(blob.path)) continue;
+      if (tree::HasContent(blob.path, blob.hash)) continue;
+      changed = true;
+      if (tries > 0) request.unstable.insert(blob.path);
+    }
+    if (!changed && !(of_a_file && tries == 0)) return sent;
+  }
 }
 
 void AttemptFiles::Discard(const AttemptId& id) {

@@ -8,6 +8,7 @@
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -116,7 +117,8 @@ class FakeServer {
 
   // ---- Settings. ----
   std::string attempt_prefix = "t";
-  bool refuse_dropped = false;  // set before the worker starts
+  bool refuse_dropped = false;       // set before the worker starts
+  std::function<void()> on_missing;  // the same; called between the hashes and the bytes of outputs
   void set_kill_all(bool kill) {
     MutexLock lock(mutex_);
     kill_all_ = kill;
@@ -228,6 +230,7 @@ class FakeServer {
     explicit ArtifactsImpl(FakeServer& server) : server_(server) {}
     grpc::Status Missing(grpc::ServerContext* /*context*/, const v1::MissingRequest* request,
                          v1::MissingReply* reply) override {
+      if (server_.on_missing) server_.on_missing();
       MutexLock lock(server_.mutex_);
       for (const std::string& bytes : request->hashes()) {
         if (!server_.blobs_.contains(*Hash::FromBytes(bytes))) reply->add_hashes(bytes);

@@ -1,4 +1,5 @@
 // The worker's small parts: configuration file, identity, job environment, Python folder.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -6,9 +7,12 @@
 
 #include <string>
 
+#include "base/fs.h"
 #include "model/variables.h"
 #include "support/temp_dir.h"
+#include "tree/hash_one.h"
 #include "worker/config.h"
+#include "worker/handed_over.h"
 #include "worker/identity.h"
 #include "worker/job_env.h"
 
@@ -55,6 +59,8 @@ TEST(WorkerFileTest, BadFilesNameThePlace) {
       {"[wrker]\n", "worker.toml:1: unknown key 'wrker'"},
       {"\n\n[worker]\nslots = \"3\"\n", "worker.toml:4: slots"},
       {"[worker]\nslots = -1\n", "slots must be"},
+      {"[worker]\nslots = 1000000000\n", "slots must be"},
+      {"[env]\nGPULAYER_JOB_ID = \"7\"\n", "GPULAYER_JOB_ID: GPUlayer sets it itself"},
       {"[worker]\ncache_size = \"much\"\n", "cache_size"},
       {"[labels]\na = 1\n", "worker.toml:2: a must be text"},
       {"[env]\n\"A=B\" = \"x\"\n", "no name of a variable"},
@@ -179,6 +185,35 @@ TEST(PythonDirTest, VirtualEnvironmentsAreRunByTheirOwnName) {
   ASSERT_TRUE(MakePythonDir(dir / "bin", dir / "venv/bin").ok());
   EXPECT_THAT(*ReadFile(dir / "bin/python"),
               HasSubstr("exec '" + (dir / "venv/bin/python3") + "'"));
+}
+
+TEST(HandedOverTest, ALaterWorkerKnowsWhatIsNoLongerThere) {
+  const testing::TempDir dir;
+  const std::string out = dir / "attempt/out";
+  ASSERT_TRUE(MakeDirs(out + "/sub").ok());
+  ASSERT_TRUE(WriteFileAtomic(out + "/sub/big", "content", 0640).ok());
+  ASSERT_EQ(link((out + "/sub/big").c_str(), (dir / "blob").c_str()), 0);  // the server's
+  const Result<UniqueFd> root = OpenFile(out, O_RDONLY | O_DIRECTORY);
+  const Result<tree::HashedFile> file = tree::HashOne(root->get(), "sub/big");
+  ASSERT_TRUE(file.ok());
+  {
+    worker::HandedOver handed(dir / "record", dir / "attempt");
+    ASSERT_TRUE(handed.Load().ok());
+    ASSERT_TRUE(handed.TakeAway(root->get(), out, "sub/big", *file).ok());
+    EXPECT_FALSE(PathExists(out + "/sub/big"));
+    // What has come there since is not the server's.
+    ASSERT_TRUE(WriteFileAtomic(out + "/sub/big", "another").ok());
+    EXPECT_FALSE(handed.TakeAway(root->get(), out, "sub/big", *file).ok());
+    EXPECT_TRUE(PathExists(out + "/sub/big"));
+  }
+  worker::HandedOver again(dir / "record", dir / "attempt");
+  ASSERT_TRUE(again.Load().ok());
+  const std::map<std::string, TreeEntry> files = again.files();
+  ASSERT_EQ(files.size(), 1U);
+  EXPECT_EQ(files.begin()->first, out + "/sub/big");
+  EXPECT_EQ(files.begin()->second.hash, Hash::Of("content"));
+  EXPECT_EQ(files.begin()->second.size, 7);
+  EXPECT_EQ(files.begin()->second.mode, 0640U);
 }
 
 }  // namespace

@@ -171,6 +171,21 @@ TEST_F(HandOverTest, ABigOutputIsHandedOverByALink) {
   EXPECT_THAT(*ListDir(dir_ / "drop"), ElementsAre("proof-1"));
 }
 
+// Another name for a blob would be a way to change it.
+TEST_F(HandOverTest, TheServerIsTheOnlyOneWithANameForItAndACollectAgainIsComplete) {
+  server_.set_drop(MakeDrop(dir_ / "drop"), "proof-1");
+  int asked = 0;
+  server_.on_missing = [&] {
+    if (++asked > 1) return;
+    const std::string out(TrimmedEnd(ReadFile(dir_ / "where").value_or("")));
+    EXPECT_FALSE(PathExists(JoinPath(out, "big")));
+    // Costs one more collect, which finds that file no longer.
+    EXPECT_TRUE(WriteFileAtomic(JoinPath(out, "small"), "t", 0600, Durability::kNone).ok());
+  };
+  EXPECT_EQ(Run("pwd > " + (dir_ / "where")), 1);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST_F(HandOverTest, ARefusalMeansBytesAndLeavesNothing) {
   server_.set_drop(MakeDrop(dir_ / "drop"), "proof-1");
   server_.refuse_dropped = true;
@@ -198,6 +213,33 @@ TEST_F(HandOverTest, AnotherFileSystemGetsBytes) {
   if (!disk.mounted()) GTEST_SKIP() << disk.SkipReason();
   server_.set_drop(MakeDrop(disk / "drop"), "proof-1");
   EXPECT_EQ(Run(), 0);
+}
+
+// One that another program writes to between its hash and its bytes.
+TEST_F(WorkerTest, AnOutputThatChangesCostsItselfAloneAndOnlyIfItGoesOn) {
+  int changes = 0;
+  int most = 1;
+  server_.on_missing = [&] {
+    const std::string out(TrimmedEnd(ReadFile(dir_ / "where").value_or("")));
+    if (changes < most) {
+      const std::string text = "changed " + std::to_string(++changes);
+      EXPECT_TRUE(WriteFileAtomic(JoinPath(out, "log"), text, 0600, Durability::kNone).ok());
+    }
+  };
+  StartWorker();
+  const JobSpec spec = Shell("cd \"$GPULAYER_OUTPUT_DIR\"; pwd > " + (dir_ / "where") +
+                             "; echo a > a; echo b > log");
+  const AttemptKey once = server_.Assign(1, spec);
+  EXPECT_EQ(WaitEnded(once).outcome().exit_code(), 0);
+  EXPECT_THAT(server_.Outputs(once),
+              UnorderedElementsAre(Pair("a", "a\n"), Pair("log", "changed 1")));
+  most = 1000;
+  const AttemptKey on = server_.Assign(2, spec);
+  const v1::Ended end = WaitEnded(on);
+  EXPECT_EQ(end.outcome().exit_code(), 0);
+  EXPECT_THAT(server_.Outputs(on), ElementsAre(Pair("a", "a\n")));
+  ASSERT_EQ(end.outputs().left_out_size(), 1);
+  EXPECT_EQ(end.outputs().left_out(0).reason(), "it changes while it is read");
 }
 
 TEST_F(WorkerTest, FailedProgramBringsItsOutputsHomeToo) {
