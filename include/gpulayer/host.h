@@ -113,6 +113,7 @@ struct TargetInfo {
   std::string role;
   std::string server_uuid;
   bool in_use = false;
+  std::string damage;  // why it cannot be used, of ListTargets(); then there is only the name
 };
 
 // Keeps a credential for that server, with the token's role, and makes it the login in use.

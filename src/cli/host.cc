@@ -123,9 +123,13 @@ int RunLogout(const TargetArgs& args) {
 int RunTargetList(const Common& args) {
   const Result<std::vector<TargetInfo>> targets = ListTargets();
   if (!targets.ok()) return Failed(targets.status());
+  for (const TargetInfo& t : *targets) {
+    if (!t.damage.empty()) PrintNote(t.damage + " `gpulayer logout " + t.name + "` forgets it");
+  }
   if (args.json) return PrintOut(TargetListJson(*targets)), 0;
   Table table({"NAME", "ADDRESS", "USER", "ROLE", "IN USE"});
   for (const TargetInfo& t : *targets) {
+    if (!t.damage.empty()) continue;
     table.Add({t.name, t.address, t.user, t.role, t.in_use ? "yes" : ""});
   }
   PrintOut(table.ToText());

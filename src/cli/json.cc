@@ -267,7 +267,9 @@ std::string NewTokenJson(const NewToken& token) {
 
 std::string TargetListJson(const std::vector<TargetInfo>& targets) {
   Json items = Json::array();
-  for (const TargetInfo& target : targets) items.push_back(TargetOf(target));
+  for (const TargetInfo& target : targets) {
+    if (target.damage.empty()) items.push_back(TargetOf(target));
+  }
   return Text(List(std::move(items)));
 }
 

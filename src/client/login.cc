@@ -15,7 +15,8 @@ namespace {
 using client::LoginStore;
 
 api::TargetInfo ToInfo(const client::Login& login, bool in_use) {
-  return {login.name, login.address, login.user, login.role, login.server_uuid, in_use};
+  return {login.name,        login.address, login.user,  login.role,
+          login.server_uuid, in_use,        login.damage};
 }
 
 Result<LoginStore> OpenStore(const std::string& config_dir) {
@@ -76,7 +77,12 @@ Result<std::string> api::Logout(const std::string& name, const std::string& conf
     if (!in_use) return NotFound("logout: no login is in use. See `gpulayer target list`.");
     which = *in_use;
   }
-  GPULAYER_ASSIGN_OR_RETURN(const client::Login login, store.Get(which));
+  const Result<client::Login> found = store.Get(which);
+  if (found.status().code() == StatusCode::kDataLoss) {  // nobody to ask
+    GPULAYER_RETURN_IF_ERROR(store.Remove(which));
+    return which;
+  }
+  GPULAYER_ASSIGN_OR_RETURN(const client::Login login, found);
   const auto transport =
       client::MakeGrpcTransport({"", login.address, login.ca_pem, login.credential});
   const v1::RevokeTokenRequest request;  // no id: the credential that it comes with
@@ -91,7 +97,8 @@ Result<std::string> api::Logout(const std::string& name, const std::string& conf
 
 Result<std::vector<api::TargetInfo>> api::ListTargets(const std::string& config_dir) {
   GPULAYER_ASSIGN_OR_RETURN(const LoginStore store, OpenStore(config_dir));
-  GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, store.InUse());
+  const Result<std::optional<std::string>> in_use_now = store.InUse();
+  const std::optional<std::string> in_use = in_use_now.ok() ? *in_use_now : std::nullopt;
   GPULAYER_ASSIGN_OR_RETURN(const std::vector<client::Login> logins, store.List());
   std::vector<TargetInfo> out;
   for (const client::Login& login : logins) out.push_back(ToInfo(login, in_use == login.name));

@@ -105,8 +105,8 @@ Result<Login> LoginStore::Get(const std::string& name) const {
 
 Status LoginStore::Remove(const std::string& name) {
   if (!CanBeFile(name) || !PathExists(PathOf(name))) return NoSuchLogin(name);
-  GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, InUse());
-  if (in_use == name) GPULAYER_RETURN_IF_ERROR(RemoveTree(JoinPath(dir_, kInUse)));
+  const Result<std::optional<std::string>> in_use = InUse();
+  if (in_use.ok() && *in_use == name) GPULAYER_RETURN_IF_ERROR(RemoveTree(JoinPath(dir_, kInUse)));
   return RemoveTree(PathOf(name));
 }
 
@@ -119,8 +119,14 @@ Result<std::vector<Login>> LoginStore::List() const {
     if (file.size() <= suffix || file.substr(file.size() - suffix) != kSuffix) continue;
     const std::string name = file.substr(0, file.size() - suffix);
     if (!CanBeFile(name)) continue;  // not ours
-    GPULAYER_ASSIGN_OR_RETURN(Login login, Get(name));
-    out.push_back(std::move(login));
+    Result<Login> login = Get(name);
+    if (!login.ok()) {  // the others are as good as ever
+      out.emplace_back();
+      out.back().name = name;
+      out.back().damage = login.status().message();
+      continue;
+    }
+    out.push_back(*std::move(login));
   }
   return out;
 }
@@ -130,7 +136,12 @@ Result<std::optional<std::string>> LoginStore::InUse() const {
   if (!PathExists(path)) return std::optional<std::string>();
   GPULAYER_ASSIGN_OR_RETURN(std::string name, ReadFile(path));
   while (!name.empty() && name.back() == '\n') name.pop_back();
-  if (name.empty() || !PathExists(PathOf(name))) return std::optional<std::string>();
+  // Never as if there were none: work would go to another server without a word.
+  if (!CanBeFile(name) || !PathExists(PathOf(name))) {
+    return DataLoss("logins: " + path +
+                    " names no login. Run `gpulayer target use NAME` with one of `gpulayer target "
+                    "list`, or remove that file to have none in use.");
+  }
   return std::optional<std::string>(name);
 }
 
@@ -153,7 +164,9 @@ Result<Target> ResolveTarget(const TargetRequest& request) {
   }
   GPULAYER_ASSIGN_OR_RETURN(const std::string config_dir, ConfigDir(request.config_dir));
   const LoginStore logins(config_dir);
-  GPULAYER_ASSIGN_OR_RETURN(const std::optional<std::string> in_use, logins.InUse());
+  const Result<std::optional<std::string>> in_use_now = logins.InUse();
+  if (!in_use_now.ok() && (wanted.empty() || wanted == "remote")) return in_use_now.status();
+  const std::optional<std::string> in_use = in_use_now.ok() ? *in_use_now : std::nullopt;
   if (wanted == "remote" && !in_use) {
     return FailedPrecondition("target remote: no login is in use. Run `gpulayer login`.");
   }

@@ -19,6 +19,7 @@ struct Login {
   std::string user;
   std::string role;
   std::string server_uuid;
+  std::string damage;  // of List(): why its file cannot be used; then there is only the name
 };
 
 // Logins of one configuration directory: targets/NAME.json (0600) in a folder of 0700 (closed again if

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/fs.h"
+#include "gpulayer/host.h"
 #include "support/temp_dir.h"
 
 namespace gpulayer::client {
@@ -174,6 +175,37 @@ TEST_F(TargetsTest, ADamagedFileIsNamed) {
   const Status status = Resolve("box").status();
   EXPECT_EQ(status.code(), StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("box.json"), std::string::npos);
+}
+
+TEST_F(TargetsTest, ADamagedFileHidesNoOtherAndCanBeForgotten) {
+  Put("a");
+  Put("box");
+  ASSERT_TRUE(WriteFileAtomic(config() + "/targets/a.json", "{").ok());
+  const Result<std::vector<Login>> listed = store().List();
+  ASSERT_TRUE(listed.ok() && listed->size() == 2) << listed.status().ToString();
+  EXPECT_NE((*listed)[0].damage.find("a.json"), std::string::npos);
+  EXPECT_EQ((*listed)[1].name, "box");
+  EXPECT_EQ((*listed)[1].damage, "");
+  EXPECT_EQ(api::Logout("a", config()).value_or(""), "a");
+  EXPECT_EQ(store().List()->size(), 1u);
+}
+
+// Work for another server must not end up at the one that happens to be here.
+TEST_F(TargetsTest, AnInUseThatNamesNoLoginIsSaid) {
+  Put("box");
+  for (const char* text : {"", "\n", "gone\n", "{\"a\"", "../box\n"}) {
+    ASSERT_TRUE(WriteFileAtomic(config() + "/targets/in_use", text).ok());
+    for (const char* target : {"", "remote"}) {
+      const Status status = Resolve(target).status();
+      EXPECT_EQ(status.code(), StatusCode::kDataLoss) << text;
+      EXPECT_NE(status.message().find("targets/in_use names no login. Run `gpulayer target use"),
+                std::string::npos);
+    }
+    EXPECT_TRUE(Resolve("box").ok());
+    EXPECT_TRUE(Resolve("local").ok());
+  }
+  EXPECT_TRUE(store().Use("box").ok());
+  EXPECT_EQ(Resolve("")->name, "box");
 }
 
 }  // namespace
