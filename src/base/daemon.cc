@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <limits>
@@ -21,6 +23,24 @@ std::optional<pid_t> LockHolder(const std::string& path) {
   const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
   if (pid <= 0 || pid > std::numeric_limits<pid_t>::max()) return std::nullopt;
   return static_cast<pid_t>(pid);
+}
+
+namespace {
+std::atomic<std::uint64_t> started_file_limit{0};  // 0: not raised
+}  // namespace
+
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  started_file_limit = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);  // refused: it goes on with what it has
+}
+
+std::uint64_t StartedFileLimit() {
+  if (const std::uint64_t started = started_file_limit; started != 0) return started;
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
 void LeaveStarter(const std::string& fd) {

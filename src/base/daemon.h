@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,11 @@ namespace gpulayer {
 // The process that holds a lock of FileLock::AcquireWithPid(), as it wrote itself; nullopt: nobody
 // does, or it has not written yet.
 std::optional<pid_t> LockHolder(const std::string& path);
+
+// Raises the soft limit of open files to the hard one: every connection is one. For a daemon's main.
+void RaiseFileLimit();
+// The soft limit that this process was started with, which is what its jobs get.
+std::uint64_t StartedFileLimit();
 
 // Of a daemon's `--started-under FD`: closes that descriptor of whoever started it, who waits until
 // it is closed. Other text does nothing.

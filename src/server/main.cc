@@ -244,6 +244,7 @@ int ServeEphemeral(const UniqueFd& signals) {
 int Main(int argc, char** argv) {
   KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
+  RaiseFileLimit();
   Result<Flags> flags = ParseFlags(argc, argv);
   if (!flags.ok()) {
     std::fprintf(stderr, "gpulayer-server: %s\n", flags.status().message().c_str());

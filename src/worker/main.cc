@@ -255,6 +255,7 @@ int Serve(WorkerOptions options) {
 int Main(const std::vector<std::string>& args) {
   KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
+  RaiseFileLimit();
   const Result<Flags> flags = ParseFlags(args);
   if (!flags.ok()) {
     std::cerr << "gpulayer-worker: " << flags.status().message() << "\n";

@@ -4,10 +4,11 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import time
 import unittest
 
-from programs import Home, PATIENCE, eventually
+from programs import CLI, Home, PATIENCE, eventually
 
 
 class Alone(unittest.TestCase):
@@ -94,6 +95,22 @@ class Alone(unittest.TestCase):
             self.assertEqual(len(self.daemons()), 3, (point, done))
             self.assertEqual(self.home.run("down").stdout, b"stopped server and worker\n", point)
             self.assertEqual(self.daemons(), [], point)
+
+    def test_a_server_that_had_too_many_connections_takes_new_ones(self) -> None:
+        done = subprocess.run(["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", CLI, "up", "--listen", "127.0.0.1:0"],
+                              cwd=self.home.cwd, env=self.home.env, capture_output=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done)
+        token = self.home.run("token", "create", "--role", "client").stdout.decode().split()[-1]
+        host, port = json.loads(self.home.run("status", "--json").stdout)["addresses"][0].rsplit(":", 1)
+        far = Home()
+        self.addCleanup(far.close)
+        idle = [socket.create_connection((host, int(port))) for _ in range(300)]
+        # Files can be opened all the same.
+        self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
+        for one in idle:
+            one.close()
+        done = far.run("login", f"{host}:{port}", "--token", token)
+        self.assertEqual(done.returncode, 0, done)
 
     def test_two_at_once_wait_for_each_other(self) -> None:
         ups = [self.home.start("up", "--listen", "127.0.0.1:0") for _ in range(2)]

@@ -22,6 +22,42 @@ struct FreeInfo {
   void operator()(addrinfo* info) const { freeaddrinfo(info); }
 };
 
+// Not valid: errno says why.
+UniqueFd Listen(const sockaddr* address, socklen_t size) {
+  UniqueFd fd(socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return fd;
+  const int one = 1;
+  const int zero = 0;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  const bool any =
+      address->sa_family == AF_INET6 &&
+      IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+  if (any) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+  if (bind(fd.get(), address, size) == 0 && listen(fd.get(), SOMAXCONN) == 0) return fd;
+  const int error = errno;
+  fd.Reset();
+  errno = error;
+  return fd;
+}
+
+Status ListenError(const std::string& shown, const std::string& port, int error) {
+  switch (error) {
+    case EADDRINUSE:
+      return FailedPrecondition(
+          "listen on " + shown + ": port " + port +
+          " is in use by another program. Stop it, or choose another port with --listen.");
+    case EACCES:
+      return PermissionDenied(
+          "listen on " + shown +
+          ": not allowed. Ports below 1024 need root; choose another with --listen.");
+    case EADDRNOTAVAIL:
+      return InvalidArgument(
+          "listen on " + shown +
+          ": this machine does not have that address. Use one that it has, or 0.0.0.0.");
+    default: return ErrnoStatus("listen on " + shown, error);
+  }
+}
+
 }  // namespace
 
 Result<HostPort> ParseHostPort(std::string_view text) {
@@ -49,41 +85,60 @@ std::string FormatHostPort(const std::string& host, int port) {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-Status ProbeListen(const HostPort& where) {
+int PortOf(int listener) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port
+                   : reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
+}
+
+Result<std::vector<UniqueFd>> OpenListeners(const HostPort& where) {
+  const bool every = where.host.empty() || where.host == "0.0.0.0" || where.host == "::";
   addrinfo hints{};
   hints.ai_flags = AI_PASSIVE;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const std::string port = std::to_string(where.port);
-  const int error =
-      getaddrinfo(where.host.empty() ? nullptr : where.host.c_str(), port.c_str(), &hints, &found);
+  const int error = getaddrinfo(where.host.empty() ? "0.0.0.0" : where.host.c_str(), port.c_str(),
+                                &hints, &found);
   const std::string shown = FormatHostPort(where.host, where.port);
   if (error != 0) {
     return InvalidArgument("listen on " + shown + ": " + gai_strerror(error) +
                            ". Give an address of this machine, or 0.0.0.0 for all of them.");
   }
   const std::unique_ptr<addrinfo, FreeInfo> infos(found);
-  const UniqueFd fd(socket(infos->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return ErrnoStatus("listen on " + shown, errno);
-  const int one = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (bind(fd.get(), infos->ai_addr, infos->ai_addrlen) == 0 && listen(fd.get(), 1) == 0)
-    return OkStatus();
-  switch (errno) {
-    case EADDRINUSE:
-      return FailedPrecondition(
-          "listen on " + shown + ": port " + port +
-          " is in use by another program. Stop it, or choose another port with --listen.");
-    case EACCES:
-      return PermissionDenied(
-          "listen on " + shown +
-          ": not allowed. Ports below 1024 need root; choose another with --listen.");
-    case EADDRNOTAVAIL:
-      return InvalidArgument(
-          "listen on " + shown +
-          ": this machine does not have that address. Use one that it has, or 0.0.0.0.");
-    default: return ErrnoStatus("listen on " + shown, errno);
+  std::vector<UniqueFd> out;
+  if (every) {
+    sockaddr_in6 any{};
+    any.sin6_family = AF_INET6;
+    any.sin6_port = htons(static_cast<std::uint16_t>(where.port));
+    UniqueFd fd = Listen(reinterpret_cast<const sockaddr*>(&any), sizeof any);
+    if (fd.valid()) {
+      out.push_back(std::move(fd));
+      return out;
+    }
+    if (errno == EADDRINUSE || errno == EACCES) return ListenError(shown, port, errno);
+    // A machine without the younger family.
   }
+  for (addrinfo* info = infos.get(); info != nullptr; info = info->ai_next) {
+    if (!out.empty() && where.port == 0) {
+      const std::uint16_t drawn = htons(static_cast<std::uint16_t>(PortOf(out.front().get())));
+      if (info->ai_family == AF_INET) {
+        reinterpret_cast<sockaddr_in*>(info->ai_addr)->sin_port = drawn;
+      } else if (info->ai_family == AF_INET6) {
+        reinterpret_cast<sockaddr_in6*>(info->ai_addr)->sin6_port = drawn;
+      }
+    }
+    UniqueFd fd = Listen(info->ai_addr, info->ai_addrlen);
+    if (fd.valid()) {
+      out.push_back(std::move(fd));
+    } else if (out.empty()) {
+      return ListenError(shown, port, errno);
+    }  // a name may have an address that this machine does not use
+  }
+  return out;
 }
 
 std::vector<std::string> ReachableAddresses(const std::string& host, int port) {

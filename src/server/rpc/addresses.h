@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fs.h"
 #include "base/status.h"
 
 namespace gpulayer::rpc {
@@ -18,8 +19,10 @@ struct HostPort {
 Result<HostPort> ParseHostPort(std::string_view text);
 std::string FormatHostPort(const std::string& host, int port);
 
-// Binds and lets go at once, to know why a listener would fail: FAILED_PRECONDITION "port in use".
-Status ProbeListen(const HostPort& where);
+// Listening sockets, not blocking; port 0: one port for all of them, drawn by the kernel. Without a
+// host, and of 0.0.0.0 and ::, every address of both families. FAILED_PRECONDITION: port in use.
+Result<std::vector<UniqueFd>> OpenListeners(const HostPort& where);
+int PortOf(int listener);
 
 // How other machines reach a listener on `host`: one entry for each of this machine's addresses
 // that are not loopback if it listens on all of them, else the one; loopback if there is no other.

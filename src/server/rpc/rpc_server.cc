@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "model/limits.h"
+#include "server/rpc/acceptor.h"
 #include "server/rpc/addresses.h"
 #include "server/rpc/respond.h"
 #include "server/rpc/services.h"
@@ -26,6 +27,8 @@ constexpr int kIoThreads = 4;
 constexpr int kReaderThreads = 3;
 // Of messages in memory; with it a flood of large requests is slowed down before it is read.
 constexpr std::size_t kGrpcMemory = std::size_t{512} << 20;
+constexpr auto kHandshakePatience = std::chrono::seconds(10);
+constexpr auto kIdleConnection = std::chrono::minutes(2);  // without a call
 constexpr auto kCallsMayEnd = std::chrono::seconds(2);
 
 int Millis(Duration d) {
@@ -69,14 +72,16 @@ struct RpcServer::Impl {
   std::unique_ptr<ReaderPool> readers;
   Parts parts;
   std::vector<std::unique_ptr<grpc::Service>> services;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<Acceptor> acceptor;
   int port = 0;
 };
 
 Status CheckListen(const std::string& listen) {
   if (listen.empty()) return OkStatus();
   GPULAYER_ASSIGN_OR_RETURN(const HostPort where, ParseHostPort(listen));
-  return ProbeListen(where);
+  return OpenListeners(where).status();
 }
 
 RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -87,9 +92,10 @@ RpcServer::~RpcServer() {
 
 Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
   HostPort where;
+  std::vector<UniqueFd> listeners;
   if (!options.listen.empty()) {
     GPULAYER_ASSIGN_OR_RETURN(where, ParseHostPort(options.listen));
-    GPULAYER_RETURN_IF_ERROR(CheckListen(options.listen));
+    GPULAYER_ASSIGN_OR_RETURN(listeners, OpenListeners(where));
   }
   GPULAYER_ASSIGN_OR_RETURN(std::unique_ptr<ReaderPool> readers,
                             ReaderPool::Open(options.store, kReaderThreads));
@@ -108,6 +114,9 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
   // Half of what peers send their pings at: one that is a little early is not "too many".
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              Millis(limits::kKeepalive) / 2);
+  // Connections that say nothing take descriptors from those that do.
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Millis(kHandshakePatience));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Millis(kIdleConnection));
   grpc::ResourceQuota quota("gpulayer-server");
   quota.Resize(kGrpcMemory);
   builder.SetResourceQuota(quota);
@@ -118,9 +127,10 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
   if (!options.listen.empty()) {
     grpc::SslServerCredentialsOptions ssl(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
     ssl.pem_key_cert_pairs.push_back({options.tls.key_pem, options.tls.chain_pem});
-    builder.AddListeningPort(
-        FormatHostPort(where.host.empty() ? "0.0.0.0" : where.host, where.port),
-        grpc::SslServerCredentials(ssl), &impl->port);
+    impl->port = PortOf(listeners.front().get());
+    impl->connections = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::SslServerCredentials(ssl));
   }
   for (auto* make : {MakeJobsService, MakeLogsService, MakeArtifactsService, MakeWorkersService,
                      MakeAdminService}) {
@@ -135,6 +145,16 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
                                  : options.listen + " and " + options.socket_path;
     return Unavailable("listen on " + what +
                        ": gRPC could not bind it. Choose another address with --listen.");
+  }
+  if (impl->connections) {
+    auto* connections = impl->connections.get();
+    GPULAYER_ASSIGN_OR_RETURN(
+        impl->acceptor, Acceptor::Start(std::move(listeners), [connections](int listener, int fd) {
+          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
+          taken.listener_fd = listener;
+          taken.fd = fd;
+          connections->HandleNewConnection(&taken);
+        }));
   }
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
   if (chmod(options.socket_path.c_str(), 0600) != 0)
@@ -155,10 +175,12 @@ void RpcServer::Stop(const std::function<void()>& drain) {
   impl_->guard.RefuseAll();
   impl_->streams.EndAll(StoppingStatus());
   drain();
+  if (impl_->acceptor) impl_->acceptor->Stop();
   impl_->server->Shutdown(std::chrono::system_clock::now() + kCallsMayEnd);
   impl_->timer.Stop();
   impl_->io.Stop();
   impl_->readers->Stop();
+  impl_->acceptor.reset();
   impl_->server.reset();
 }
 

@@ -16,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/daemon.h"
+
 namespace gpulayer {
 namespace {
 
@@ -123,7 +125,8 @@ Status SpawnExec(const std::string& program, const std::string& data_dir, const 
   // A session of its own: Ctrl-C and hang-ups of the worker's terminal are none of its business.
   posix_spawnattr_setflags(&actions.attributes, POSIX_SPAWN_SETSID);
 
-  std::vector<std::string> args = {program, "--data-dir", data_dir};
+  std::vector<std::string> args = {program, "--data-dir", data_dir, "--files",
+                                   std::to_string(StartedFileLimit())};
   if (life.valid()) args.emplace_back("--die-with-stdin");
   std::vector<char*> argv;
   for (std::string& arg : args) argv.push_back(arg.data());

@@ -1,6 +1,7 @@
 // gpulayer-exec: parent of all jobs of one worker. Started by the worker, not by people.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -39,6 +41,14 @@ void ResetProcess() {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
   umask(077);
+}
+
+// The worker may have raised it for itself.
+void LimitFiles(unsigned long long soft) {
+  rlimit limit{};
+  if (soft == 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0 || soft > limit.rlim_max) return;
+  limit.rlim_cur = soft;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // Relative to the data directory, which keeps the path under the 107 bytes that a socket may have.
@@ -95,6 +105,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--data-dir") == 0 && i + 1 < argc) {
       data_dir = argv[++i];
+    } else if (std::strcmp(argv[i], "--files") == 0 && i + 1 < argc) {
+      LimitFiles(std::strtoull(argv[++i], nullptr, 10));
     } else if (std::strcmp(argv[i], "--die-with-stdin") == 0) {
       die_with_stdin = true;
     } else {
@@ -104,7 +116,7 @@ int main(int argc, char** argv) {
   }
   if (data_dir == nullptr) {
     std::fprintf(stderr,
-                 "usage: gpulayer-exec --data-dir DIR [--die-with-stdin]\n"
+                 "usage: gpulayer-exec --data-dir DIR [--files N] [--die-with-stdin]\n"
                  "The keeper of a worker's jobs; gpulayer-worker starts it.\n");
     return wire::kExitUsage;
   }
