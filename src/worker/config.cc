@@ -2,14 +2,15 @@
 
 #include <toml++/toml.h>
 
-#include <limits>
-
 #include "base/fs.h"
 #include "base/text.h"
 #include "model/names.h"
+#include "model/variables.h"
 
 namespace gpulayer::worker {
 namespace {
+
+constexpr std::int64_t kMostSlots = 100'000;
 
 class Reader {
  public:
@@ -34,8 +35,8 @@ class Reader {
         (key == "name" ? out.name : key == "zone" ? out.zone : out.region) = std::move(text);
       } else if (key == "slots") {
         const auto n = node.value_exact<std::int64_t>();
-        if (!n || *n < 0 || *n > std::numeric_limits<std::int32_t>::max()) {
-          return Bad(node, "slots must be a number of 0 or more");
+        if (!n || *n < 0 || *n > kMostSlots) {
+          return Bad(node, "slots must be a number from 0 to " + std::to_string(kMostSlots));
         }
         out.slots = static_cast<std::int32_t>(*n);
       } else if (key == "cache_size") {
@@ -77,6 +78,8 @@ class Reader {
           out.labels[std::move(key)] = std::move(text);
         } else if (key.empty() || key.find('=') != std::string::npos) {
           return Bad(value, "'" + key + "' is no name of a variable");
+        } else if (IsSetByGpulayer(key)) {
+          return Bad(value, key + ": GPUlayer sets it itself");
         } else {
           out.env.push_back({std::move(key), std::move(text)});
         }

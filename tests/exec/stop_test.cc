@@ -39,6 +39,19 @@ TEST_F(StopTest, F02_WhatLeftTheSessionIsSweptAtTheEnd) {
   EXPECT_EQ(OutcomeOf(s).cause.kind, CauseKind::kProgram);
 }
 
+TEST_F(StopTest, AJobThatStopsItsMonitorStopsNothing) {
+  AttemptSpec spec = Shell("kill -STOP $PPID; echo up; exec sleep 9999");
+  spec.time_limit = 200ms;
+  const AttemptStatus limited = Run(spec);
+  EXPECT_EQ(limited.order, StopOrder::kTimeLimit);
+  EXPECT_EQ(limited.signal, SIGTERM);
+
+  const AttemptId id = Start(Shell("while :; do kill -STOP $PPID; echo up; sleep 0.01; done"));
+  ASSERT_TRUE(Prints(id, "up"));
+  ASSERT_TRUE(client_->Stop(id, 10s).ok());
+  EXPECT_EQ(Await(id).order, StopOrder::kStop);
+}
+
 // A daemon made by two forks that wiped its environment, too.
 constexpr char kDaemon[] =
     "(setsid env -i /bin/bash -c 'trap \"\" TERM HUP; echo $$ >'$D'/daemon.tmp;"

@@ -241,6 +241,21 @@ class WorkDirsTest : public BlobCacheTest {
   Tree source_;
 };
 
+TEST_F(WorkDirsTest, WhatTheProgramClosedToItsAccountIsReadAndRemoved) {
+  const BlobCache::Pins pins = *cache_->Ensure(BlobsOf(source_), remote_.Fetch(), In(10s));
+  const AttemptId id("closed");
+  const Result<WorkDir> dir = dirs_->Create(id, &source_, *cache_);
+  ASSERT_TRUE(dir.ok()) << dir.status().ToString();
+  ASSERT_EQ(chmod(dir->path.c_str(), 0), 0);
+  EXPECT_TRUE(dirs_->Adopt(id).ok());
+  struct stat st = {};
+  ASSERT_EQ(stat(dir->path.c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0700, 0700U);
+  ASSERT_EQ(chmod(dir->path.c_str(), 0), 0);
+  EXPECT_TRUE(dirs_->Discard(id).ok());
+  EXPECT_FALSE(PathExists(dir->path));
+}
+
 TEST_F(WorkDirsTest, LaysOutAdoptsAndFindsChanges) {
   BlobCache::Pins pins = *cache_->Ensure(BlobsOf(source_), remote_.Fetch(), In(10s));
   Result<WorkDir> made = dirs_->Create(AttemptId("at1"), &source_, *cache_);

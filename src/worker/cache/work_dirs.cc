@@ -89,6 +89,7 @@ class WorkDirsImpl final : public WorkDirs {
   Result<WorkDir> Adopt(const AttemptId& attempt) override {
     GPULAYER_RETURN_IF_ERROR(CheckName(attempt));
     WorkDir dir = Paths(attempt);
+    OpenUp(dir.path);
     const std::string file = JoinPath(dir.path, kLayoutFile);
     const Result<std::string> text = ReadFile(file);
     if (text.status().code() == StatusCode::kNotFound) {
@@ -116,6 +117,7 @@ class WorkDirsImpl final : public WorkDirs {
   Status Discard(const AttemptId& attempt) override {
     GPULAYER_RETURN_IF_ERROR(CheckName(attempt));
     const std::string from = JoinPath(root_, attempt.value());
+    OpenUp(from);
     const std::string to = JoinPath(trash_, RandomHex(8));
     if (rename(from.c_str(), to.c_str()) != 0) {
       if (errno == ENOENT) return OkStatus();
@@ -130,6 +132,14 @@ class WorkDirsImpl final : public WorkDirs {
   }
 
  private:
+  // What a program closed to its own account, which can then neither read nor move it.
+  static void OpenUp(const std::string& dir) {
+    struct stat st = {};
+    if (lstat(dir.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 0700) != 0700) {
+      (void)fchmodat(AT_FDCWD, dir.c_str(), 0700, 0);
+    }
+  }
+
   WorkDir Paths(const AttemptId& attempt) const {
     WorkDir dir;
     dir.attempt = attempt;

@@ -391,9 +391,14 @@ void Supervisor::ReapChildren() {
   std::vector<pid_t> dead;
   for (;;) {
     int status = 0;
-    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    const pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (pid < 0 && errno == EINTR) continue;
     if (pid <= 0) break;
+    if (WIFSTOPPED(status)) {
+      // A job may stop its monitor, with whom its time limit and its cancel would stand still.
+      if (monitors_.count(pid) != 0) kill(pid, SIGCONT);
+      continue;
+    }
     dead.push_back(pid);
   }
   if (dead.empty()) return;
