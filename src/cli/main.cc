@@ -9,8 +9,9 @@
 namespace {
 
 // A standard descriptor that is closed would be given to the next file or socket, and what is
-// printed would go there. Opened the wrong way round, so that using it stays an error.
-void HoldStandardDescriptors() {
+// printed would go there. Opened the wrong way round, so that using it stays an error. Before
+// anything else: libraries open files when they are loaded.
+void HoldStandardDescriptors(int, char**, char**) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0) {
       (void)::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -18,11 +19,14 @@ void HoldStandardDescriptors() {
   }
 }
 
+[[gnu::used,
+  gnu::section(".preinit_array")]] void (*const kFirst)(int, char**,
+                                                        char**) = HoldStandardDescriptors;
+
 }  // namespace
 
 int main(int argc, char** argv) {
   using namespace gpulayer::cli;
-  HoldStandardDescriptors();
   gpulayer::KeepFreedBuffers();
   gpulayer::ArmFaultPointsFromEnvironment();
   const Parsed parsed = Parse(argc, argv);

@@ -105,9 +105,23 @@ void Verb::HiddenFlag(const std::string& name, bool* set, const std::string& hel
   state_->app->add_flag(name, *set, help)->group("");
 }
 
+namespace {
+
+// Names go into messages as text. Paths, commands and variables are bytes.
+bool IsText(const std::string& type) { return type == "NAME" || type == "ID" || type.empty(); }
+
+void NeedUtf8(const std::string& name, const std::string& value) {
+  if (!IsValidUtf8(value)) Usage(name + " \"" + Printable(value) + "\": it is not UTF-8 text");
+}
+
+}  // namespace
+
 void Verb::Text(const std::string& name, const std::string& type, std::string* value,
                 const std::string& help) {
   state_->app->add_option(name, *value, help)->type_name(type);
+  if (IsText(type)) {
+    state_->steps.push_back([name, value] { NeedUtf8(name, *value); });
+  }
 }
 
 void Verb::Text(const std::string& name, const std::string& type, Convert convert,
@@ -148,6 +162,10 @@ Verb::Convert Verb::Into(std::optional<std::chrono::milliseconds>* value, const 
 void Verb::Many(const std::string& name, const std::string& type, std::vector<std::string>* values,
                 const std::string& help) {
   state_->app->add_option(name, *values, help)->allow_extra_args(false)->type_name(type);
+  if (!IsText(type)) return;
+  state_->steps.push_back([name, values] {
+    for (const std::string& value : *values) NeedUtf8(name, value);
+  });
 }
 
 void Verb::ManyPairs(const std::string& name, std::map<std::string, std::string>* pairs,
@@ -156,6 +174,7 @@ void Verb::ManyPairs(const std::string& name, std::map<std::string, std::string>
   Many(name, "K=V", texts.get(), help);
   state_->steps.push_back([name, texts, pairs] {
     for (const std::string& text : *texts) {
+      NeedUtf8(name, text);
       const auto [key, value] = ToKeyValue(name, text);
       (*pairs)[key] = value;
     }

@@ -1,5 +1,6 @@
 #include "client/client_impl.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/fs.h"
@@ -21,10 +22,26 @@ namespace gpulayer {
 using client::CallOptions;
 using client::Method;
 
+namespace {
+
+// What a clock cannot count is a year.
+std::chrono::milliseconds Bounded(std::chrono::milliseconds time) {
+  constexpr std::chrono::milliseconds kMost = std::chrono::hours(24 * 365);
+  return std::clamp(time, -kMost, kMost);
+}
+
+api::ClientOptions Bounded(api::ClientOptions options) {
+  options.call_timeout = Bounded(options.call_timeout);
+  options.reconnect_for = Bounded(options.reconnect_for);
+  return options;
+}
+
+}  // namespace
+
 api::Client::Impl::Impl(ClientOptions options, client::Target target,
                         std::unique_ptr<client::LocalServer> local,
                         std::unique_ptr<client::Transport> transport)
-    : options_(std::move(options)),
+    : options_(Bounded(std::move(options))),
       target_(std::move(target)),
       interrupt_(options_.interrupt ? options_.interrupt->state() : nullptr),
       local_(std::move(local)),
@@ -203,6 +220,7 @@ Result<api::Job> api::Client::Impl::Retry(const std::shared_ptr<Impl>& self, std
 
 Status api::Client::Impl::StreamLogs(std::int64_t job, const LogOptions& options,
                                      const std::function<bool(const LogChunk&)>& on_chunk) {
+  if (!on_chunk) return InvalidArgument("stream logs: the function that takes them is empty");
   v1::ReadLogsRequest request;
   request.set_job(job);
   request.set_task(options.task);
@@ -242,7 +260,15 @@ Result<api::JobInfo> api::Client::Impl::Watch(std::int64_t job,
   Interrupt stop;
   client::WakeScope chain(interrupt_, [&stop] { stop.Throw(); });
   std::optional<client::Alarm> alarm;
-  if (timeout) alarm.emplace(stop.state(), *timeout);
+  if (timeout && *timeout <= std::chrono::milliseconds(0)) {
+    // Only a look: one that is over is told, however short the time.
+    GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply now, GetPage(job, {}));
+    JobInfo info = client::ToInfo(now);
+    if (on_change) on_change(info);
+    if (IsTerminal(info.state)) return info;
+    return DeadlineExceeded("wait for job " + std::to_string(job) + ": not over. It goes on.");
+  }
+  if (timeout) alarm.emplace(stop.state(), Bounded(*timeout));
   v1::WatchRequest request;
   request.set_job(job);
   client::Resumable<v1::WatchRequest, v1::GetJobReply> stream(

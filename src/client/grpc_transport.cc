@@ -1,6 +1,7 @@
 #include "client/grpc_transport.h"
 
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,6 +10,7 @@
 
 #include "base/text.h"
 #include "base/thread.h"
+#include "client/proto_text.h"
 #include "client/tls_probe.h"
 #include "gpulayer/v1/admin.grpc.pb.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
@@ -72,6 +74,11 @@ class Link {
   // Waits for a connection, so that a failure can be told from a server's answer. An address that
   // takes no connection is given up first; one that does may be at the end of a slow link.
   Status Connect(const InterruptPtr& interrupt) {
+    // gRPC does not survive a fork: a call of the child's would take answers of the parent's.
+    if (::getpid() != owner_) {
+      return FailedPrecondition(
+          "this client belongs to the parent process. Connect anew in the child.");
+    }
     const auto begin = std::chrono::system_clock::now();
     const Duration patience = Patience();
     const auto deadline = begin + std::chrono::duration_cast<milliseconds>(patience);
@@ -180,6 +187,7 @@ class Link {
     return text.empty();
   }
 
+  const pid_t owner_ = ::getpid();
   const Endpoint endpoint_;
   const std::shared_ptr<grpc::Channel> channel_;
 };
@@ -282,6 +290,7 @@ class GrpcTransport : public Transport {
 
   Status Call(Method method, const MessageLite& request, MessageLite* reply,
               const CallOptions& options) override {
+    GPULAYER_RETURN_IF_ERROR(CheckText(request));
     GPULAYER_RETURN_IF_ERROR(link_->Connect(options.interrupt));
     grpc::ClientContext context;
     link_->Prepare(context);

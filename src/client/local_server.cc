@@ -162,6 +162,7 @@ Result<std::unique_ptr<LocalServer>> LocalServer::Start(const InterruptPtr& inte
 }
 
 LocalServer::~LocalServer() {
+  if (::getpid() != owner_) return;
   stdin_.Reset();  // tells it to end
   const auto end = std::chrono::steady_clock::now() + kStopPatience;
   bool killed = false;

@@ -4,6 +4,7 @@
 #define GPULAYER_CLIENT_LOCAL_SERVER_H_
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -35,6 +36,7 @@ class LocalServer {
   LocalServer() = default;
   void RemoveLeftovers() const;
 
+  const pid_t owner_ = ::getpid();  // a forked child's copy ends nothing
   std::string socket_;
   std::string data_dir_;
   UniqueFd stdin_;

@@ -8,6 +8,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "client/standard_input.h"
 #include "gpulayer/version.h"
 #include "model/ids.h"
 #include "model/limits.h"
@@ -119,6 +120,7 @@ Result<ArrayText> ParseArray(std::string_view text) {
 
 Result<std::vector<std::string>> ReadItems(const std::string& path) {
   constexpr auto kLimit = static_cast<std::size_t>(limits::kMaxItemsBytes);
+  if (path == "-") GPULAYER_RETURN_IF_ERROR(client::CheckStandardInput());
   // Not by a name as /dev/stdin, which cannot be opened if it is a socket.
   Result<std::string> read = path == "-" ? ReadAll(STDIN_FILENO, kLimit) : ReadFile(path, kLimit);
   if (!read.ok()) return path == "-" ? read.status().Prefixed("standard input") : read.status();

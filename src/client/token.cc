@@ -7,6 +7,7 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "client/standard_input.h"
 #include "gpulayer/host.h"
 
 namespace gpulayer {
@@ -18,6 +19,7 @@ constexpr std::size_t kMaxTokenFileBytes = 64 * 1024;
 Result<std::string> ReadLineFromStdin() {
   std::string line;
   char c = 0;
+  GPULAYER_RETURN_IF_ERROR(client::CheckStandardInput());
   for (;;) {
     GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, ReadSome(STDIN_FILENO, &c, 1));
     if (n == 0 || c == '\n' || line.size() > 4096) return line;

@@ -84,7 +84,7 @@ class Doors(Up):
         for args in (["--name", "a\nb"], ["--name", b"\xff"], ["--name", "x" * 300], ["--zone", "a\nb"],
                      ["--region", "a\x1b"], ["--label", "k=" + "x" * 300]):
             done = self.gpulayer("join", self.address(), "--token", "gl1.nobody", *args, code=2)
-            self.assertIn(b"bytes of printable UTF-8", done.stderr)
+            self.assertIn(b"UTF-8", done.stderr)
 
     def test_a_revoked_token_takes_its_logins_along(self) -> None:
         token = self.token("client")

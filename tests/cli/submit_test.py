@@ -118,6 +118,22 @@ class Submit(Up):
         self.assertNotEqual(json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"], "cancelled")
         self.gpulayer("job", "cancel", job)
 
+    def test_a_name_that_is_no_text_is_a_wrong_use(self) -> None:
+        for option in (b"--zone", b"--region", b"--worker", b"--request-id", b"--name"):
+            done = self.gpulayer("submit", option, b"a\xff", "--", "true", code=2)
+            self.assertIn(option + b" \"a\xef\xbf\xbd\": it is not UTF-8 text", done.stderr)
+        self.assertIn(b"not UTF-8", self.gpulayer("submit", "--label", b"a=\xff", "--", "true", code=2).stderr)
+        for words in (("job", "list", "--user", b"\xff"), ("job", "list", "--name", b"\xff"),
+                      ("token", "create", "--role", "client", "--user", b"\xff"), ("token", "revoke", b"\xff")):
+            self.assertIn(b"not UTF-8", self.gpulayer(*words, code=2).stderr)
+
+    def test_a_closed_standard_input_is_said(self) -> None:
+        for words in (("submit", "--each", "-", "--", "echo", "{}"), ("login", "127.0.0.1:1", "--token", "-")):
+            done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", CLI, *words], cwd=self.home.cwd,
+                                  env=self.home.env, capture_output=True, timeout=PATIENCE)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(b"standard input is closed", done.stderr)
+
     def test_json_holds_bytes_that_are_not_text(self) -> None:
         job = self.gpulayer("submit", "-d", "--", "echo", b"\x80").stdout.decode().strip()
         self.gpulayer("job", "wait", job)

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include "base/fs.h"
+#include "client/proto_text.h"
 #include "gpulayer/text.h"
+#include "gpulayer/v1/jobs.pb.h"
 #include "support/temp_dir.h"
 
 namespace gpulayer::client {
@@ -201,6 +203,23 @@ TEST(TextTest, EnvFiles) {
     const std::string said = api::ReadEnvFile(path).status().message();
     EXPECT_NE(said.find(path + ", line 2: the name"), std::string::npos) << said;
   }
+}
+
+TEST(CheckTextTest, NamesTheFieldThatIsNoText) {
+  v1::SubmitRequest request;
+  v1::JobSpec* spec = request.add_jobs();
+  spec->set_name("ok");
+  spec->add_command("bytes \xff");
+  EXPECT_TRUE(CheckText(request).ok());
+  spec->mutable_requirements()->add_workers("a\xff");
+  Status status = CheckText(request);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("workers"), std::string::npos) << status.message();
+  spec->mutable_requirements()->clear_workers();
+  spec->set_request_id(std::string("a\0b", 3));
+  status = CheckText(request);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("request id"), std::string::npos) << status.message();
 }
 
 }  // namespace
