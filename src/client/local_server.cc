@@ -195,7 +195,17 @@ Status LocalServer::EndedWithin(Duration patience) const {
 
 // gpulayer-exec ends its jobs when the server is gone, and writes there until it has.
 void LocalServer::RemoveLeftovers() const {
-  if (data_dir_.empty() || !PathExists(data_dir_)) return;
+  if (data_dir_.empty()) {  // it ended before it could say which
+    const std::string prefix = "gpulayer-local-" + std::to_string(pid_) + "-";
+    const Result<std::vector<std::string>> names = ListDir(TempRoot());
+    for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+      if (name.rfind(prefix, 0) == 0) {
+        IgnoreError(RemoveTree(JoinPath(TempRoot(), name)), "nobody waits for it");
+      }
+    }
+    return;
+  }
+  if (!PathExists(data_dir_)) return;
   const auto end = std::chrono::steady_clock::now() + kKeeperPatience;
   const std::string worker_dir = JoinPath(data_dir_, "worker");
   while (!FindKeepers(worker_dir).empty() && std::chrono::steady_clock::now() < end) {

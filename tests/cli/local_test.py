@@ -2,10 +2,11 @@
 import os
 import pathlib
 import signal
+import subprocess
 import time
 import unittest
 
-from programs import Home, PATIENCE
+from programs import CLI, Home, PATIENCE
 
 
 class Local(unittest.TestCase):
@@ -50,6 +51,19 @@ class Local(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 15)
             self.assertIn(said, err)
             self.assertEqual(list(temporary.iterdir()), [])
+
+    def test_a_local_run_that_gets_no_threads_says_so_and_leaves_nothing(self) -> None:
+        def limited(*words: str) -> "subprocess.CompletedProcess[bytes]":
+            return subprocess.run(["sh", "-c", 'ulimit -v 300000; exec "$@"', "sh", CLI, *words], cwd=self.home.cwd,
+                                  env=self.home.env | {"TMPDIR": str(self.home.cwd)}, capture_output=True,
+                                  timeout=PATIENCE)
+
+        if limited("version").returncode != 0:
+            self.skipTest("this build needs more memory to start")
+        done = limited("run", "--", "echo", "hi")
+        self.assertEqual((done.returncode, done.stdout), (125, b""), done)
+        self.assertIn(b"Raise the limits of this account", done.stderr)
+        self.assertEqual(list(self.home.cwd.glob("gpulayer-local-*")), [])
 
     def test_a_local_run_and_tmpdir(self) -> None:
         (self.home.cwd / "here").mkdir()
