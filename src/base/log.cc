@@ -35,8 +35,13 @@ std::shared_ptr<spdlog::logger> Make(const std::string& program, spdlog::sink_pt
 }
 
 std::shared_ptr<spdlog::logger>& Logger() {
-  static auto& logger = *new std::shared_ptr<spdlog::logger>(
-      Make("gpulayer", std::make_shared<spdlog::sinks::stderr_sink_mt>(), LogLevel::kWarning));
+  // Of a program that keeps no log: its lines are a person's to read, like its other words.
+  static auto& logger = *new std::shared_ptr<spdlog::logger>([] {
+    auto made =
+        Make("gpulayer", std::make_shared<spdlog::sinks::stderr_sink_mt>(), LogLevel::kWarning);
+    made->set_pattern("%n: %v");
+    return made;
+  }());
   return logger;
 }
 

@@ -1,6 +1,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "base/fault_point.h"
 #include "base/heap.h"
 #include "cli/args.h"
@@ -27,6 +29,8 @@ void HoldStandardDescriptors(int, char**, char**) {
 
 int main(int argc, char** argv) {
   using namespace gpulayer::cli;
+  // Of what goes wrong on a link we say more ourselves than gRPC's own lines. No daemon inherits it.
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);
   gpulayer::KeepFreedBuffers();
   gpulayer::ArmFaultPointsFromEnvironment();
   const Parsed parsed = Parse(argc, argv);

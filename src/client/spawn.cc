@@ -93,7 +93,9 @@ Result<pid_t> Spawn(const SpawnOptions& options) {
   argv.push_back(nullptr);
   std::vector<char*> env;
   for (char** e = environ; *e != nullptr; ++e) {
-    if (std::strncmp(*e, "GPULAYER_TOKEN=", 15) != 0) env.push_back(*e);
+    // The second keeps a terminal clean, and would keep things out of a log.
+    if (std::strncmp(*e, "GPULAYER_TOKEN=", 15) == 0) continue;
+    if (std::strcmp(*e, "GRPC_VERBOSITY=NONE") != 0) env.push_back(*e);
   }
   env.push_back(nullptr);
 

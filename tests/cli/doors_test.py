@@ -53,7 +53,8 @@ class Doors(Up):
         folder = self.home.path / "config/targets"
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o755)
-        self.login(self.token("client"))
+        said = self.login(self.token("client"))
+        self.assertEqual(said, f"gpulayer: {folder} was open to other accounts: closed to them\n")
         self.assertEqual(folder.stat().st_mode & 0o777, 0o700)
         self.gpulayer("logout")
 
@@ -193,6 +194,7 @@ class Doors(Up):
                 file.write_text(json.dumps(login | {"address": address}))
                 refused = self.gpulayer("submit", "--", "true", code=125)
                 self.assertIn(b"not the server this login was made with", refused.stderr)
+                self.assertTrue(all(line.startswith(b"gpulayer: ") for line in refused.stderr.splitlines()), refused)
             finally:
                 other.close()
         finally:
