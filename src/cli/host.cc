@@ -39,7 +39,8 @@ std::string InterruptedText(std::int64_t running) {
   const std::string tasks =
       running == 1 ? "1 task was running" : std::to_string(running) + " tasks were running";
   return tasks +
-         ": what ran on this machine begins again at the next `gpulayer up`, other machines go on";
+         ": what ran on this machine and is not being cancelled begins again at the next `gpulayer "
+         "up`, other machines go on";
 }
 
 }  // namespace
