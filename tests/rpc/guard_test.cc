@@ -157,6 +157,11 @@ TEST(StreamRegistryTest, AStreamThatComesAfterItsTokenWasRevokedIsEnded) {
   ASSERT_TRUE(late->ended);
   EXPECT_EQ(late->ended->code(), StatusCode::kUnauthenticated);
   EXPECT_FALSE(other->ended);
+  // So many that the server would only grow.
+  for (int i = 0; i < 1'000; ++i) registry.EndOf("t" + std::to_string(i), Unauthenticated(""));
+  const auto later = std::make_shared<Stream>();
+  registry.Add(later, "revoked");
+  EXPECT_FALSE(later->ended) << "the guard refuses it long since";
 }
 
 TEST_F(GuardTest, ARevokedWorkerIsGivenUpUnlessItHasJoinedAgain) {

@@ -4,6 +4,11 @@
 #include <vector>
 
 namespace gpulayer::rpc {
+namespace {
+
+constexpr std::size_t kEndedTokens = 1'000;
+
+}  // namespace
 
 void StreamRegistry::Add(const std::shared_ptr<OpenStream>& stream, const std::string& token_id) {
   std::optional<Status> ended;
@@ -11,8 +16,8 @@ void StreamRegistry::Add(const std::shared_ptr<OpenStream>& stream, const std::s
     MutexLock lock(mutex_);
     streams_[stream.get()] = {stream, token_id};
     ended = ended_;
-    if (const auto it = ended_tokens_.find(token_id); !ended && it != ended_tokens_.end()) {
-      ended = it->second;
+    for (const auto& [id, why] : ended_tokens_) {
+      if (!ended && id == token_id) ended = why;
     }
   }
   if (ended) stream->End(*ended);
@@ -34,7 +39,8 @@ void StreamRegistry::EndAll(const Status& why) {
 void StreamRegistry::EndOf(const std::string& token_id, const Status& why) {
   {
     MutexLock lock(mutex_);
-    ended_tokens_.try_emplace(token_id, why);
+    ended_tokens_.emplace_back(token_id, why);
+    if (ended_tokens_.size() > kEndedTokens) ended_tokens_.pop_front();
   }
   EndWhere([&](const Entry& entry) { return entry.token_id == token_id; }, why);
 }

@@ -6,12 +6,13 @@
 #ifndef GPULAYER_SERVER_RPC_STREAMS_H_
 #define GPULAYER_SERVER_RPC_STREAMS_H_
 
+#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "base/mutex.h"
 #include "base/status.h"
@@ -30,7 +31,8 @@ class StreamRegistry {
   void Add(const std::shared_ptr<OpenStream>& stream, const std::string& token_id);
   void Remove(const OpenStream* stream);
   void EndAll(const Status& why);
-  // For good: a revoked token never holds again.
+  // Also those that were let in just before and register only now. Remembered for the latest thousand
+  // tokens: the guard lets no revoked one in again.
   void EndOf(const std::string& token_id, const Status& why);
   std::size_t size();
 
@@ -44,7 +46,7 @@ class StreamRegistry {
   Mutex mutex_;
   std::unordered_map<const OpenStream*, Entry> streams_ GPULAYER_GUARDED_BY(mutex_);
   std::optional<Status> ended_ GPULAYER_GUARDED_BY(mutex_);
-  std::map<std::string, Status> ended_tokens_ GPULAYER_GUARDED_BY(mutex_);  // by id
+  std::deque<std::pair<std::string, Status>> ended_tokens_ GPULAYER_GUARDED_BY(mutex_);  // by id
 };
 
 }  // namespace gpulayer::rpc
