@@ -30,6 +30,7 @@ struct Common {
 struct SubmitArgs {
   Common common;
   JobSpec spec;
+  Status fit;  // of CheckSpec
   bool detach = false;
   bool dry_run = false;
   bool all_logs = false;

@@ -69,7 +69,7 @@ int CancelAtOnce(const SubmitArgs& args, std::int64_t job) {
 
 int RunSubmit(const SubmitArgs& args) {
   if (args.dry_run) return DryRun(args);
-  if (const Status fit = CheckSpec(args.spec); !fit.ok()) return PrintError(fit), kCouldNot;
+  if (!args.fit.ok()) return PrintError(args.fit), kCouldNot;
   if (const std::string hint = OneWordHint(args.spec); !hint.empty()) PrintNote(hint);
   // A place that is not there is better known before the work than after it.
   if (!args.detach && args.spec.outputs.collect) {

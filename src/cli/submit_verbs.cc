@@ -104,9 +104,9 @@ void Check(Typed& typed) {
   CheckStdin(spec.stdin_file);
   CheckSource(spec.source_dir);
   if (!spec.command.empty() || !spec.shell.empty()) {
-    const Status fit = CheckSpec(spec);
+    args.fit = CheckSpec(spec);
     // More than a kernel starts is refused by the verb: the usage is right.
-    if (fit.code() != StatusCode::kResourceExhausted) Need(fit);
+    if (args.fit.code() != StatusCode::kResourceExhausted) Need(args.fit);
   }
   if (args.common.target == "local" && args.detach) {
     Usage("--detach: a local run ends with its command; it cannot be left");

@@ -47,7 +47,7 @@ Result<Client> Client::Connect(const ClientOptions& options) {
 }
 
 Result<Job> Client::Submit(const JobSpec& spec) {
-  GPULAYER_ASSIGN_OR_RETURN(std::vector<Job> jobs, SubmitBatch({spec}));
+  GPULAYER_ASSIGN_OR_RETURN(std::vector<Job> jobs, impl_->Submit(impl_, {&spec, 1}));
   return std::move(jobs.front());
 }
 

@@ -94,8 +94,11 @@ Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec,
     out.set_stdin_blob(std::string(shipped.tree.bytes()));
   }
   if (!spec.items.empty()) {
+    std::size_t size = 0;
+    for (const std::string& item : spec.items) size += item.size() + 1;
     std::string lines;
-    for (const std::string& item : spec.items) lines += item + "\n";
+    lines.reserve(size);  // up to 256 MiB, once
+    for (const std::string& item : spec.items) lines.append(item).push_back('\n');
     GPULAYER_ASSIGN_OR_RETURN(const client::Shipped shipped,
                               client::ShipBytes(*transport_, lines, ship));
     out.set_items_blob(std::string(shipped.tree.bytes()));
@@ -118,7 +121,7 @@ void api::Client::Impl::CancelRequestIds(const v1::SubmitRequest& request) {
 }
 
 Result<std::vector<api::Job>> api::Client::Impl::Submit(const std::shared_ptr<Impl>& self,
-                                                        const std::vector<JobSpec>& specs) {
+                                                        std::span<const JobSpec> specs) {
   if (specs.empty()) return std::vector<Job>();
   v1::SubmitRequest request;
   std::map<std::string, client::Shipped> sources;

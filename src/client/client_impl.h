@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ class api::Client::Impl {
                                             std::unique_ptr<client::Transport> transport);
 
   Result<std::vector<Job>> Submit(const std::shared_ptr<Impl>& self,
-                                  const std::vector<JobSpec>& specs);
+                                  std::span<const JobSpec> specs);
   Result<Job> Retry(const std::shared_ptr<Impl>& self, std::int64_t job,
                     const RetryOptions& options);
   Status StreamLogs(std::int64_t job, const LogOptions& options,
