@@ -163,22 +163,33 @@ Result<JobInfo> FinalInfo(Client& client, std::int64_t job) {
 
 // Of one task among others: the job's own, with this task's end in the place of the job's.
 Result<JobInfo> FinalInfoOfTask(Client& client, std::int64_t job, std::int64_t task) {
-  for (;;) {
-    TaskOptions options;
-    options.from_task = task;
-    Result<JobInfo> info = client.Get(job, options);
-    if (!info.ok()) return info;
-    if (!info->tasks.empty() && info->tasks.front().index == task &&
-        IsTerminal(info->tasks.front().state)) {
-      info->state = info->tasks.front().state;
-      info->outcome = info->tasks.front().outcome;
-      info->is_array = false;
-      return info;
-    }
-    if (IsTerminal(info->state)) return info;
-    const Result<JobInfo> later = client.Watch(job, nullptr, milliseconds(100));
-    if (!later.ok() && later.status().code() != StatusCode::kDeadlineExceeded) return later;
+  TaskOptions options;
+  options.from_task = task;
+  Result<JobInfo> info = client.Get(job, options);
+  const auto own = [&]() -> const TaskInfo* {
+    const bool found = !info->tasks.empty() && info->tasks.front().index == task;
+    return found ? &info->tasks.front() : nullptr;
+  };
+  if (info.ok() && (own() == nullptr || !IsTerminal(own()->state))) {
+    // What was followed was one attempt; the end of the task's whole log is that of the task.
+    LogOptions to_the_end;
+    to_the_end.task = task;
+    to_the_end.out = to_the_end.err = false;
+    const Status over = client.StreamLogs(job, to_the_end, [](const LogChunk&) { return true; });
+    if (!over.ok()) return over;
+    info = client.Get(job, options);
   }
+  if (!info.ok()) return info;
+  info->is_array = false;
+  if (own() != nullptr) {
+    info->state = own()->state;
+    info->outcome = own()->outcome;
+  } else {  // of many that are cancelled before they start the server keeps no record each
+    info->state = JobState::kCancelled;
+    info->outcome = Outcome();
+    info->outcome.cause = CauseKind::kCancelled;
+  }
+  return info;
 }
 
 }  // namespace
