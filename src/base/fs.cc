@@ -233,6 +233,21 @@ Status WriteFileAtomic(const std::string& path, std::string_view data, mode_t mo
   return durability == Durability::kSync ? SyncDir(DirName(path)) : OkStatus();
 }
 
+Status ReplaceFile(const std::string& path, std::string_view data, mode_t mode) {
+  const std::string temp = path + ".tmp";
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                            OpenFile(temp, O_WRONLY | O_CREAT | O_NOFOLLOW, mode));
+  Status status = WriteAll(fd.get(), data);
+  struct stat st{};
+  if (status.ok() && fstat(fd.get(), &st) != 0) status = ErrnoStatus("stat", errno);
+  const auto size = static_cast<off_t>(data.size());
+  if (status.ok() && st.st_size > size && ftruncate(fd.get(), size) != 0) {
+    status = ErrnoStatus("truncate", errno);
+  }
+  if (status.ok() && rename(temp.c_str(), path.c_str()) != 0) status = ErrnoStatus("rename", errno);
+  return status.Prefixed("write " + path);
+}
+
 Status SyncDir(const std::string& dir) {
   GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(dir, O_RDONLY | O_DIRECTORY));
   if (fsync(fd.get()) != 0) return ErrnoStatus("fsync " + dir, errno);

@@ -55,6 +55,9 @@ enum class Durability { kNone, kSync };
 // there.
 Status WriteFileAtomic(const std::string& path, std::string_view data, mode_t mode = 0600,
                        Durability durability = Durability::kSync);
+// The same without a sync, by the name `path`.tmp: a file that is there by that name is used again,
+// its blocks too. REQUIRES: one writer at a time.
+Status ReplaceFile(const std::string& path, std::string_view data, mode_t mode = 0600);
 Status SyncDir(const std::string& dir);
 
 Status MakeDirs(const std::string& path, mode_t mode = 0700);  // like mkdir -p

@@ -174,6 +174,45 @@ TEST_F(ExecTest, SpecIsCheckedWhenWritten) {
   EXPECT_EQ(store_.Create(id).status().code(), StatusCode::kAlreadyExists);
 }
 
+TEST_F(ExecTest, AFolderServesAgain) {
+  std::string folder;  // by the number of its inode
+  const auto inode = [&](const AttemptId& id) {
+    struct stat st{};
+    EXPECT_EQ(stat(store_.PathOf(id).c_str(), &st), 0);
+    return std::to_string(st.st_ino);
+  };
+  for (int i = 0; i < 20; ++i) {
+    const std::string said = std::string(static_cast<std::size_t>(20 - i), 'x');
+    EXPECT_EQ(Run(Shell("echo " + said + "; exit " + std::to_string(i))).exit_code, i);
+    EXPECT_EQ(LastOutput(), said + "\n");
+    if (i == 0) folder = inode(last_);
+    EXPECT_EQ(inode(last_), folder);
+    ASSERT_TRUE(store_.Remove(last_).ok());
+    EXPECT_FALSE(PathExists(store_.PathOf(last_)));
+    EXPECT_THAT(*store_.List(), ::testing::IsEmpty());
+    EXPECT_EQ(store_.ReadStatus(last_).status().code(), StatusCode::kNotFound);
+  }
+  // Nothing of an earlier attempt shows in one that has not begun.
+  const AttemptId next = Prepare(Spec({"true"}));
+  EXPECT_EQ(inode(next), folder);
+  EXPECT_EQ(store_.ReadStatus(next).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(store_.ReadStarted(next).status().code(), StatusCode::kNotFound);
+  EXPECT_FALSE(PathExists(store_.PathOf(next) + "/" + kLogFile));
+}
+
+TEST_F(ExecTest, AFolderWithStrangeThingsDoesNotServeAgain) {
+  const std::vector<std::string> scripts = {"mkdir $F/dir", "ln -s x $F/link", "mkfifo $F/pipe",
+                                            "ln $F/spec $D/hard", "chmod 644 $F/spec"};
+  for (const std::string& script : scripts) {
+    AttemptSpec spec = Shell("F=$D/attempts/v1/$GPULAYER_ATTEMPT_ID; " + script);
+    EXPECT_EQ(Run(spec).exit_code, 0) << script;
+    ASSERT_TRUE(store_.Remove(last_).ok());
+    EXPECT_FALSE(PathExists(store_.PathOf(last_)));
+    EXPECT_THAT(*ListDir(dir_ / "attempts/v1/.spare"), ::testing::IsEmpty()) << script;
+    unlink((dir_ / "hard").c_str());
+  }
+}
+
 TEST_F(ExecTest, StreamsAreKeptApartInOneLog) {
   EXPECT_EQ(Run(Shell("echo out; echo err >&2; printf 'last'")).exit_code, 0);
   EXPECT_EQ(LastOutput(), "out\nlast");

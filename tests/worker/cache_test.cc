@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
@@ -300,6 +301,51 @@ TEST_F(WorkDirsTest, DiscardIsAtOnceAndDeletesBehind) {
   EXPECT_TRUE(dirs_->Discard(AttemptId("at1")).ok());
   EXPECT_TRUE(testing::Eventually([&] { return ListDir(dir_ / "work/v1/.trash")->empty(); }, 10s));
   EXPECT_THAT(*dirs_->List(), IsEmpty());
+}
+
+TEST_F(WorkDirsTest, AFolderServesAgainEmptied) {
+  Result<WorkDir> made = dirs_->Create(AttemptId("at1"), nullptr, *cache_);
+  ASSERT_TRUE(made.ok());
+  for (const std::string& dir : {made->work, made->out, made->tmp, made->input}) {
+    ASSERT_TRUE(WriteFileAtomic(dir + "/x", "x").ok());
+    ASSERT_TRUE(MakeDirs(dir + "/y/z").ok());
+  }
+  ASSERT_TRUE(WriteFileAtomic(made->path + "/stdin", "x").ok());
+  ASSERT_TRUE(dirs_->Discard(AttemptId("at1")).ok());
+  const std::string spare = dir_ / "work/v1/.spare";
+  ASSERT_TRUE(testing::Eventually([&] { return ListDir(spare)->size() == 1; }, 10s));
+  dirs_ = *WorkDirs::Open(dir_ / "work");  // another process
+  Result<WorkDir> again = dirs_->Create(AttemptId("at2"), nullptr, *cache_);
+  ASSERT_TRUE(again.ok()) << again.status().ToString();
+  EXPECT_THAT(*ListDir(spare), IsEmpty());
+  EXPECT_THAT(*ListDir(again->path), ElementsAre("input", "layout", "out", "tmp", "work"));
+  for (const std::string& dir : {again->work, again->out, again->tmp, again->input}) {
+    EXPECT_THAT(*ListDir(dir), IsEmpty()) << dir;
+  }
+  EXPECT_EQ(dirs_->Adopt(AttemptId("at2"))->stamp, again->stamp);
+}
+
+TEST_F(WorkDirsTest, AFolderThatWasChangedDoesNotServeAgain) {
+  const std::vector<std::function<void(const WorkDir&)>> changes = {
+      [](const WorkDir& dir) { chmod(dir.work.c_str(), 0700); },
+      [](const WorkDir& dir) { chmod(dir.tmp.c_str(), 01777); },
+      [](const WorkDir& dir) { rmdir(dir.out.c_str()); },
+      [](const WorkDir& dir) {
+        rmdir(dir.out.c_str());
+        EXPECT_EQ(symlink("/", dir.out.c_str()), 0);
+      },
+      [](const WorkDir& dir) { mkdir((dir.path + "/more").c_str(), 0755); },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const AttemptId id("at" + std::to_string(i));
+    Result<WorkDir> made = dirs_->Create(id, nullptr, *cache_);
+    ASSERT_TRUE(made.ok());
+    changes[i](*made);
+    ASSERT_TRUE(dirs_->Discard(id).ok());
+    const std::string trash = dir_ / "work/v1/.trash";
+    ASSERT_TRUE(testing::Eventually([&] { return ListDir(trash)->empty(); }, 10s));
+    EXPECT_THAT(*ListDir(dir_ / "work/v1/.spare"), IsEmpty()) << i;
+  }
 }
 
 TEST_F(WorkDirsTest, BadNamesAreRefused) {

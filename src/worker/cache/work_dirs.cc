@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/random.h"
+#include "base/spare_folders.h"
 #include "base/text.h"
 #include "tree/unpack.h"
 
@@ -22,7 +24,13 @@ namespace gpulayer::worker {
 namespace {
 
 constexpr const char* kLayoutFile = "layout";  // written last: it says that the folder is complete
+constexpr const char* kIncomplete = "-";
+constexpr const char* kStdin = "stdin";
 constexpr const char* kTrash = ".trash";
+constexpr const char* kSpare = ".spare";
+constexpr std::size_t kSpares = 64;  // as many as a machine with many slots has under way
+// A folder that once held many names stays large, and slow to list, when it is empty again.
+constexpr std::int64_t kLargeFolder = 16 << 10;
 // Laid-out files are dated this far back, so that any later write shows in their time.
 constexpr std::int64_t kBackdateNs = 2'000'000'000;
 
@@ -48,6 +56,21 @@ Result<std::int64_t> ParseNumber(std::string_view text) {
   return value;
 }
 
+bool HasAttributes(const std::string& path) {
+#if defined(__APPLE__)
+  return listxattr(path.c_str(), nullptr, 0, XATTR_NOFOLLOW) != 0;
+#else
+  return llistxattr(path.c_str(), nullptr, 0) > 0;
+#endif
+}
+
+// As Create() makes it: the program may have put anything in its place, or changed its mode.
+bool IsPlainFolder(const std::string& path, mode_t mode) {
+  struct stat st = {};
+  return lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 07777) == mode &&
+         st.st_uid == geteuid() && st.st_size <= kLargeFolder && !HasAttributes(path);
+}
+
 class WorkDirsImpl final : public WorkDirs {
  public:
   explicit WorkDirsImpl(const std::string& dir)
@@ -55,6 +78,7 @@ class WorkDirsImpl final : public WorkDirs {
 
   Status Start() {
     GPULAYER_RETURN_IF_ERROR(MakeDirs(trash_));
+    GPULAYER_ASSIGN_OR_RETURN(spares_, SpareFolders::Open(JoinPath(root_, kSpare), kSpares));
     remover_ = std::thread([this] { RemoveSetAside(); });
     return OkStatus();
   }
@@ -73,16 +97,16 @@ class WorkDirsImpl final : public WorkDirs {
     WorkDir dir = Paths(attempt);
     // What an interrupted Create of the same attempt left.
     GPULAYER_RETURN_IF_ERROR(Discard(attempt));
-    for (const std::string& path : {dir.path, dir.work, dir.out, dir.tmp, dir.input}) {
-      if (mkdir(path.c_str(), path == dir.path ? 0700 : 0755) != 0) {
-        return ErrnoStatus("make work folder " + path, errno);
-      }
-    }
+    if (!spares_->Take(dir.path)) GPULAYER_RETURN_IF_ERROR(Make(dir));
     dir.stamp.mtime_ns = NowNs() - kBackdateNs;
     if (source != nullptr) {
+      // The folder may have served before.
+      GPULAYER_RETURN_IF_ERROR(WriteLayout(dir, kIncomplete).status());
       GPULAYER_RETURN_IF_ERROR(LayOut(*source, dir, cache).Prefixed("prepare the work folder"));
     }
-    GPULAYER_RETURN_IF_ERROR(Complete(&dir).Prefixed("prepare the work folder"));
+    // The layout file's own change time, by the file system's clock, is the end of the layout.
+    GPULAYER_ASSIGN_OR_RETURN(dir.stamp.latest_ctime_ns,
+                              WriteLayout(dir, std::to_string(dir.stamp.mtime_ns) + "\n"));
     return dir;
   }
 
@@ -96,6 +120,9 @@ class WorkDirsImpl final : public WorkDirs {
       return NotFound("adopt work folder " + dir.path + ": it is not there or not complete");
     }
     if (!text.ok()) return text.status().Prefixed("adopt work folder");
+    if (text->starts_with(kIncomplete)) {
+      return NotFound("adopt work folder " + dir.path + ": it is not complete");
+    }
     struct stat info = {};
     if (stat(file.c_str(), &info) != 0) return ErrnoStatus("adopt work folder: " + file, errno);
     const std::vector<std::string> lines = Split(*text, '\n');
@@ -117,6 +144,8 @@ class WorkDirsImpl final : public WorkDirs {
   Status Discard(const AttemptId& attempt) override {
     GPULAYER_RETURN_IF_ERROR(CheckName(attempt));
     const std::string from = JoinPath(root_, attempt.value());
+    // What a short job leaves is emptied here and now, which takes less than to have it done.
+    if (Empty(from, Few::kOnly) && spares_->Give(from)) return OkStatus();
     OpenUp(from);
     const std::string to = JoinPath(trash_, RandomHex(8));
     if (rename(from.c_str(), to.c_str()) != 0) {
@@ -151,6 +180,50 @@ class WorkDirsImpl final : public WorkDirs {
     return dir;
   }
 
+  static Status Make(const WorkDir& dir) {
+    for (const std::string& path : {dir.path, dir.work, dir.out, dir.tmp, dir.input}) {
+      if (mkdir(path.c_str(), path == dir.path ? 0700 : 0755) != 0) {
+        return ErrnoStatus("make work folder " + path, errno);
+      }
+    }
+    return OkStatus();
+  }
+
+  enum class Few { kOnly, kOrMany };
+
+  // Empties a folder that Make() made, so that it is as new. False: it is not what it was, or (kOnly)
+  // there is more in it than a few files.
+  static bool Empty(const std::string& path, Few few) {
+    if (!IsPlainFolder(path, 0700)) return false;
+    const Result<std::vector<std::string>> names = ListDir(path);
+    if (!names.ok()) return false;
+    int folders = 0;
+    for (const std::string& name : *names) {
+      const std::string inner = JoinPath(path, name);
+      if (name == kLayoutFile) continue;  // Create() writes it anew
+      if (name == kStdin) {
+        if (unlink(inner.c_str()) != 0) return false;
+        continue;
+      }
+      if (name != "work" && name != "out" && name != "tmp" && name != "input") return false;
+      if (!IsPlainFolder(inner, 0755) || !EmptyInner(inner, few)) return false;
+      ++folders;
+    }
+    return folders == 4;
+  }
+
+  static bool EmptyInner(const std::string& path, Few few) {
+    constexpr std::size_t kFew = 16;
+    const Result<std::vector<std::string>> names = ListDir(path);
+    if (!names.ok() || (few == Few::kOnly && names->size() > kFew)) return false;
+    for (const std::string& name : *names) {
+      const std::string entry = JoinPath(path, name);
+      const bool gone = few == Few::kOnly ? unlink(entry.c_str()) == 0 : RemoveTree(entry).ok();
+      if (!gone) return false;
+    }
+    return true;
+  }
+
   static Status LayOut(const Tree& source, const WorkDir& dir, BlobCache& cache) {
     tree::UnpackOptions options;
     options.mtime_ns = dir.stamp.mtime_ns;
@@ -172,15 +245,14 @@ class WorkDirsImpl final : public WorkDirs {
 #endif
   }
 
-  // The layout file's own change time, by the file system's clock, is the end of the layout.
-  static Status Complete(WorkDir* dir) {
-    const std::string file = JoinPath(dir->path, kLayoutFile);
-    GPULAYER_RETURN_IF_ERROR(
-        WriteFileAtomic(file, std::to_string(dir->stamp.mtime_ns) + "\n", 0600, Durability::kNone));
+  // Returns the file's change time. Written in place: to make it anew would cost more than the rest.
+  static Result<std::int64_t> WriteLayout(const WorkDir& dir, const std::string& text) {
+    const std::string file = JoinPath(dir.path, kLayoutFile);
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(file, O_WRONLY | O_CREAT | O_NOFOLLOW));
+    GPULAYER_RETURN_IF_ERROR(WriteAll(fd.get(), text).Prefixed("write " + file));
     struct stat info = {};
-    if (stat(file.c_str(), &info) != 0) return ErrnoStatus("stat " + file, errno);
-    dir->stamp.latest_ctime_ns = ChangeTime(info);
-    return OkStatus();
+    if (fstat(fd.get(), &info) != 0) return ErrnoStatus("stat " + file, errno);
+    return ChangeTime(info);
   }
 
   void RemoveSetAside() {
@@ -192,8 +264,10 @@ class WorkDirsImpl final : public WorkDirs {
             MutexLock lock(mutex_);
             if (closed_) return;
           }
+          const std::string path = JoinPath(trash_, name);
+          if (Empty(path, Few::kOrMany) && spares_->Give(path)) continue;
           // One that cannot be deleted must not keep the others.
-          const Status status = RemoveTree(JoinPath(trash_, name));
+          const Status status = RemoveTree(path);
           if (!status.ok()) LogWarning("delete old work folder: " + status.ToString());
         }
       }
@@ -205,6 +279,7 @@ class WorkDirsImpl final : public WorkDirs {
   }
 
   const std::string root_, trash_;
+  std::unique_ptr<SpareFolders> spares_;
   Mutex mutex_;
   CondVar wake_;
   bool work_ GPULAYER_GUARDED_BY(mutex_) = false;

@@ -25,8 +25,8 @@ struct WorkDir {
 };
 
 // Threads:   every method from any thread, for different attempts.
-// Ownership: a thread of its own deletes what was set aside; the destructor joins it (what is left
-//            over is deleted after the next Open).
+// Ownership: a thread of its own empties what was set aside and keeps some of it for the next
+//            attempts; the destructor joins it (what is left over is deleted after the next Open).
 // Errors:    the file system's; INVALID_ARGUMENT for an attempt id that is no file name.
 class WorkDirs {
  public:

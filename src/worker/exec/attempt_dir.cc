@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +12,13 @@
 
 namespace gpulayer {
 namespace {
+
+// As many as a machine with many slots has under way; each holds half a dozen empty files.
+constexpr std::size_t kSpares = 64;
+constexpr const char* kSpareFolder = ".spare";  // no attempt's id begins with a dot
+constexpr std::string_view kUnfinished = ".tmp";
+constexpr std::size_t kMostFiles = 16;
+constexpr std::int64_t kLargeFile = 64 << 10;  // better given back to the disk
 
 bool HasNul(std::string_view s) { return s.find('\0') != std::string_view::npos; }
 
@@ -42,6 +50,25 @@ Cause StartFailure(const AttemptStatus& status) {
   return {CauseKind::kSpawnFailed, "cannot start: " + why};
 }
 
+// Takes their names from an attempt's files; what is in them goes when they are written again. False:
+// there is something of which that cannot be said. In the order of the names: "assignment", without which a restarted
+// worker knows no attempt, goes first, and "status", without which it might seem to run, last.
+bool MakeSpare(const std::string& dir) {
+  const Result<std::vector<std::string>> names = ListDir(dir);
+  if (!names.ok() || names->size() > kMostFiles) return false;
+  for (const std::string& name : *names) {
+    const std::string path = JoinPath(dir, name);
+    struct stat st{};
+    if (lstat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode) || st.st_nlink != 1 ||
+        (st.st_mode & 07777) != 0600 || st.st_size > kLargeFile) {
+      return false;
+    }
+    if (std::string_view(name).ends_with(kUnfinished)) continue;
+    if (rename(path.c_str(), (path + std::string(kUnfinished)).c_str()) != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<AttemptStore> AttemptStore::Open(const std::string& data_dir) {
@@ -50,7 +77,9 @@ Result<AttemptStore> AttemptStore::Open(const std::string& data_dir) {
   }
   std::string root = JoinPath(data_dir, kAttemptsFolder);
   GPULAYER_RETURN_IF_ERROR(MakeDirs(root));
-  return AttemptStore(std::move(root));
+  GPULAYER_ASSIGN_OR_RETURN(std::unique_ptr<SpareFolders> spares,
+                            SpareFolders::Open(JoinPath(root, kSpareFolder), kSpares));
+  return AttemptStore(std::move(root), std::move(spares));
 }
 
 std::string AttemptStore::PathOf(const AttemptId& id) const { return JoinPath(root_, id.value()); }
@@ -60,6 +89,7 @@ Result<std::string> AttemptStore::Create(const AttemptId& id) const {
     return InvalidArgument("attempt folder: bad id '" + Printable(id.value()) + "'");
   }
   std::string path = PathOf(id);
+  if (!PathExists(path) && spares_->Take(path)) return path;
   if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus("make attempt folder " + path, errno);
   return path;
 }
@@ -90,10 +120,7 @@ Status AttemptStore::WriteSpec(const AttemptId& id, const AttemptSpec& spec) con
     return InvalidArgument(what + "command and environment are longer than " +
                            FormatSize(kMaxAttemptSpecBytes));
   }
-  // Read only after Start, so it needs no atomic replacement.
-  const std::string path = JoinPath(PathOf(id), kSpecFile);
-  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0600));
-  return WriteAll(fd.get(), bytes).Prefixed(path);
+  return ReplaceFile(JoinPath(PathOf(id), kSpecFile), bytes);
 }
 
 Result<AttemptSpec> AttemptStore::ReadSpec(const AttemptId& id) const {
@@ -120,7 +147,11 @@ Result<std::vector<AttemptId>> AttemptStore::List() const {
   return ids;
 }
 
-Status AttemptStore::Remove(const AttemptId& id) const { return RemoveTree(PathOf(id)); }
+Status AttemptStore::Remove(const AttemptId& id) const {
+  const std::string path = PathOf(id);
+  if (MakeSpare(path) && spares_->Give(path)) return OkStatus();
+  return RemoveTree(path);
+}
 
 Outcome OutcomeOf(const AttemptStatus& status) {
   Outcome outcome;

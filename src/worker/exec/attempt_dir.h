@@ -9,9 +9,11 @@
 #ifndef GPULAYER_WORKER_EXEC_ATTEMPT_DIR_H_
 #define GPULAYER_WORKER_EXEC_ATTEMPT_DIR_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/spare_folders.h"
 #include "model/ids.h"
 #include "model/job.h"
 #include "worker/exec/attempt_format.h"
@@ -26,8 +28,9 @@ class AttemptStore {
   const std::string& root() const { return root_; }
   std::string PathOf(const AttemptId& id) const;
 
-  // An empty folder (0700); returns its path. INVALID_ARGUMENT: the id is not fit for a file name;
-  // ALREADY_EXISTS.
+  // A folder (0700) in which an attempt may begin; returns its path. It is empty, or holds files by
+  // the names under which writers begin theirs (`<name>.tmp`): those of an earlier attempt, kept by
+  // Remove() so that they need not be made anew. INVALID_ARGUMENT: the id is not fit for a file name; ALREADY_EXISTS.
   Result<std::string> Create(const AttemptId& id) const;
   // What ExecClient::Start will run. INVALID_ARGUMENT: no argv, a NUL in a string, a relative cwd,
   // an environment without GPULAYER_ATTEMPT_ID=<id>, more than kMaxAttemptSpecBytes.
@@ -41,8 +44,10 @@ class AttemptStore {
   Status Remove(const AttemptId& id) const;
 
  private:
-  explicit AttemptStore(std::string root) : root_(std::move(root)) {}
+  AttemptStore(std::string root, std::unique_ptr<SpareFolders> spares)
+      : root_(std::move(root)), spares_(std::move(spares)) {}
   std::string root_;
+  std::shared_ptr<SpareFolders> spares_;
 };
 
 // The status in the terms of the model. Cause: kTimeLimit and kCancelled by the order that was in

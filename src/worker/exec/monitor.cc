@@ -54,6 +54,12 @@ void WriteReport(int fd, ReportHeader::Kind kind, const std::string& payload) {
   }
 }
 
+// What an earlier attempt left behind the new bytes of a file that serves again.
+bool CutTo(int fd, off_t size) {
+  struct stat st{};
+  return fstat(fd, &st) == 0 && (st.st_size <= size || ftruncate(fd, size) == 0);
+}
+
 bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& out) {
   const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -92,6 +98,7 @@ class Monitor {
 
   void Begin();  // returns once the program runs
   int BeginLog();
+  int MakeLog();
   [[noreturn]] void Fail(StartStep step, int error, int exit_code = 0);
   void Loop();
   void TakeSignals();
@@ -134,9 +141,7 @@ void Monitor::Fail(StartStep step, int error, int exit_code) {
   Finish();
 }
 
-// The log file says that this attempt is begun, and a lock on it that its keeper lives: how another
-// gpulayer-exec sees that it is not over. Both must appear at once, so it gets its name last.
-int Monitor::BeginLog() {
+int Monitor::MakeLog() {
   const std::string temporary = std::string(kLogFile) + "." + std::to_string(getpid());
   const int fd = openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) Fail(StartStep::kSpawn, errno);
@@ -148,6 +153,22 @@ int Monitor::BeginLog() {
     unlinkat(dir_fd_, temporary.c_str(), 0);
     if (error == EEXIST) _exit(1);  // never twice; gpulayer-exec looks who has it
     if (error != 0) Fail(StartStep::kSpawn, error);
+  }
+  return fd;
+}
+
+// The log file says that this attempt is begun, and a lock on it that its keeper lives: how another
+// gpulayer-exec sees that it is not over. Both must appear at once, so it gets its name last.
+int Monitor::BeginLog() {
+  // The folder may hold a file for it, of an earlier attempt. Where that is still locked its keeper
+  // has reported and is about to leave.
+  const std::string spare = std::string(kLogFile) + ".tmp";
+  int fd = openat(dir_fd_, spare.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  const bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, 0) == 0 &&
+                    renameat2(dir_fd_, spare.c_str(), dir_fd_, kLogFile, RENAME_NOREPLACE) == 0;
+  if (!ours) {
+    if (fd >= 0) close(fd);
+    fd = MakeLog();
   }
   // Only now: a successor of gpulayer-exec that saw no log has said that nothing will run.
   if (getppid() != plan_.exec_pid) Fail(StartStep::kSpawn, ESRCH);
@@ -163,7 +184,8 @@ void Monitor::Begin() {
   log_ = new LogSink(log_fd);
   // The room for the outcome is taken now: it must be stored even if the disk fills up.
   const std::string temporary = std::string(kStatusFile) + ".tmp";
-  status_fd_ = openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  status_fd_ =
+      openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (status_fd_ < 0) Fail(StartStep::kSpawn, errno);
   if (fallocate(status_fd_, FALLOC_FL_KEEP_SIZE, 0, kMaxStatusBytes) != 0 && errno == ENOSPC) {
     Fail(StartStep::kSpawn, errno);
@@ -378,7 +400,7 @@ void Monitor::Finish() {
   if (status_fd_ >= 0) {
     const std::string temporary = std::string(kStatusFile) + ".tmp";
     const auto size = static_cast<ssize_t>(bytes.size());
-    if (pwrite(status_fd_, bytes.data(), bytes.size(), 0) == size) {
+    if (pwrite(status_fd_, bytes.data(), bytes.size(), 0) == size && CutTo(status_fd_, size)) {
       renameat(dir_fd_, temporary.c_str(), dir_fd_, kStatusFile);
     }
   } else if (dir_fd_ >= 0) {
@@ -407,11 +429,13 @@ Instant ReadClocks() {
 
 bool WriteAttemptFile(int dir_fd, const char* name, const std::string& bytes) {
   const std::string temporary = std::string(name) + ".tmp";
-  const int fd = openat(dir_fd, temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int fd =
+      openat(dir_fd, temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return false;
+  const auto size = static_cast<ssize_t>(bytes.size());
   const ssize_t n = write(fd, bytes.data(), bytes.size());
-  const bool good = n == static_cast<ssize_t>(bytes.size()) &&
-                    renameat(dir_fd, temporary.c_str(), dir_fd, name) == 0;
+  const bool good =
+      n == size && CutTo(fd, size) && renameat(dir_fd, temporary.c_str(), dir_fd, name) == 0;
   const int error = n >= 0 && errno == 0 ? ENOSPC : errno;
   close(fd);
   errno = error;

@@ -14,8 +14,7 @@ Status WriteAssignment(const std::string& attempt_dir, const Assignment& assignm
   out.set_user(assignment.user.value());
   wire::ToProto(*assignment.spec, out.mutable_spec());
   wire::ToProto(assignment.allocation, out.mutable_allocation());
-  return WriteFileAtomic(JoinPath(attempt_dir, kAssignmentFile), out.SerializeAsString(), 0600,
-                         Durability::kNone);
+  return ReplaceFile(JoinPath(attempt_dir, kAssignmentFile), out.SerializeAsString());
 }
 
 Result<Assignment> ReadAssignment(const std::string& attempt_dir) {
