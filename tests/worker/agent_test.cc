@@ -71,6 +71,15 @@ std::string Text(const Action& action) {
   return std::visit(text, action);
 }
 
+// Whatever an attempt has come to is told at once.
+Agent::Options TellAll() {
+  Agent::Options options;
+  options.tell_running = 0s;
+  options.tell_finishing = 0s;
+  options.first_read = 0s;
+  return options;
+}
+
 class AgentTest : public ::testing::Test {
  protected:
   std::vector<std::string> Do(Event event, Duration passed = 0s) {
@@ -104,10 +113,55 @@ class AgentTest : public ::testing::Test {
     Do(ProgramStarted{Id(n)});
   }
 
-  Agent agent_;
+  Agent agent_{TellAll()};
   TimePoint now_ = kStart;
   std::vector<Action> actions_;
 };
+
+TEST_F(AgentTest, AProgramThatTakesNoTimeIsToldOfOnce) {
+  agent_ = Agent();
+  Connect();
+  Run(1, false);
+  EXPECT_THAT(Do(ProgramEnded{Id(1), true, Exit(0), 0, now_, now_}, 3ms),
+              ElementsAre("ended a1@1 program log 0"));
+  EXPECT_EQ(agent_.NextTick(), std::nullopt);
+}
+
+TEST_F(AgentTest, TheLogOfAShortProgramIsReadOnce) {
+  agent_ = Agent();
+  Connect();
+  Run(1, false);
+  EXPECT_THAT(Do(ProgramEnded{Id(1), true, Exit(0), 9, now_, now_}, 2ms), ElementsAre("read a1 0"));
+  Run(2, false);
+  ASSERT_EQ(agent_.NextTick(), now_ + 3ms);
+  EXPECT_THAT(Do(Tick{}, 3ms), ElementsAre("read a2 0"));
+}
+
+TEST_F(AgentTest, WhatLastsIsTold) {
+  agent_ = Agent();
+  Connect();
+  Run(1);
+  EXPECT_THAT(Do(Tick{}, 3ms), ElementsAre("read a1 0"));
+  now_ -= 3ms;
+  ASSERT_EQ(agent_.NextTick(), now_ + 20ms);
+  EXPECT_THAT(Do(Tick{}, 19ms), IsEmpty());
+  EXPECT_THAT(Do(Tick{}, 1ms), ElementsAre("running a1@1"));
+  EXPECT_EQ(agent_.NextTick(), std::nullopt);
+  EXPECT_THAT(Do(ProgramEnded{Id(1), true, Exit(0), 0, now_, now_}, 1s), ElementsAre("collect a1"));
+  ASSERT_EQ(agent_.NextTick(), now_ + 5ms);
+  EXPECT_THAT(Do(Tick{}, 5ms), ElementsAre("finishing a1@1"));
+  EXPECT_THAT(Do(OutputsCollected{Id(1), OutputResult{}}), ElementsAre("ended a1@1 program log 0"));
+}
+
+TEST_F(AgentTest, ANewSessionIsToldAtOnce) {
+  agent_ = Agent();
+  Connect();
+  Run(1);
+  Do(Disconnected{});
+  EXPECT_THAT(Do(Tick{}, 20ms), IsEmpty());
+  EXPECT_EQ(agent_.NextTick(), std::nullopt);
+  EXPECT_THAT(DoConnect(2, {1}), ElementsAre("running a1@2", "read a1 0"));
+}
 
 TEST_F(AgentTest, ReportsSayHowLongAgo) {
   Connect();
@@ -330,7 +384,7 @@ TEST_F(AgentTest, AttemptTheServerDoesNotNameIsKilled) {
 }
 
 TEST_F(AgentTest, LogWindowBoundsWhatIsUnderWay) {
-  Agent::Options options;
+  Agent::Options options = TellAll();
   options.log_window_bytes = 10;
   agent_ = Agent(options);
   Connect();

@@ -35,6 +35,7 @@ struct Attempt {
   bool started = false;
   std::optional<TimePoint> started_at;
   std::optional<TimePoint> ended_at;
+  std::optional<TimePoint> tell_at;  // the state is to be told then, if it lasts
   Outcome outcome;
   OutputResult outputs;
 
@@ -43,7 +44,7 @@ struct Attempt {
   std::int64_t log_sent = 0;             // sent on this session up to here
   std::deque<std::int64_t> log_marks;    // between the two: where the pieces that were sent end
   std::optional<std::int64_t> reading;   // ReadLog from here is unanswered
-  std::optional<TimePoint> log_pause;    // the server did not take what was sent: again then
+  std::optional<TimePoint> log_pause;    // nothing is read before then
   bool log_refused = false;
 
   bool current = false;  // this session's server said keep, or assigned it
@@ -164,6 +165,7 @@ struct Agent::State {
     if (!a.log_done()) return ReadOn(a);
     if (a.phase != Phase::kOver || a.ended_sent) return;
     a.ended_sent = true;
+    a.tell_at.reset();
     actions.push_back(SendEnded{a.what.key, a.started, a.outcome, a.outputs, a.log_size.value_or(0),
                                 Ago(a.started_at), Ago(a.ended_at)});
   }
@@ -183,7 +185,8 @@ struct Agent::State {
     actions.push_back(ReadLog{a.what.key.id, a.log_sent});
   }
 
-  void SendState(const Attempt& a) {
+  void SendState(Attempt& a) {
+    a.tell_at.reset();
     if (!connected || !a.current) return;
     if (a.phase == Phase::kRunning) {
       actions.push_back(SendProgress{a.what.key, AttemptState::kRunning, {}, Ago(a.started_at)});
@@ -193,6 +196,11 @@ struct Agent::State {
     }
   }
 
+  void TellAfter(Attempt& a, Duration wait) {
+    a.tell_at = now + wait;
+    if (wait <= Duration::zero()) SendState(a);
+  }
+
   // The server wants nothing more of it: end what is under way.
   void GiveUp(Attempt& a) {
     if (a.given_up) return;
@@ -200,6 +208,7 @@ struct Agent::State {
     a.current = false;
     a.retry_at.reset();
     a.log_pause.reset();
+    a.tell_at.reset();
     const AttemptId& id = a.what.key.id;
     if (a.prepare_open && a.phase == Phase::kPreparing) actions.push_back(AbandonPrepare{id});
     if (a.program_open) actions.push_back(StopProgram{id, Duration::zero()});
@@ -378,7 +387,8 @@ void Agent::State::On(const ProgramStarted& e) {
   a->started = true;
   a->started_at = e.at;
   if (a->given_up) return;
-  SendState(*a);
+  TellAfter(*a, options.tell_running);
+  if (options.first_read > Duration::zero()) a->log_pause = now + options.first_read;
   Report(*a);
 }
 
@@ -392,6 +402,7 @@ void Agent::State::On(const ProgramEnded& e) {
   a->ended_at = e.ended_at;
   a->outcome = e.outcome;
   if (!a->log_size) a->log_size = e.log_bytes;
+  a->log_pause.reset();
   Cause& cause = a->outcome.cause;
   if (cause.kind == CauseKind::kCancelled && a->stop) cause = *a->stop;
   // Of a start that came too late for gpulayer-exec, too.
@@ -400,7 +411,7 @@ void Agent::State::On(const ProgramEnded& e) {
     cause = {CauseKind::kServerStopped, "the worker was stopped"};
   }
   a->phase = Phase::kOver;
-  SendState(*a);
+  TellAfter(*a, options.tell_finishing);
   if (a->started && a->what.spec->outputs.collect && !RunsAgain(a->outcome)) BeginCollect(*a);
   Report(*a);
 }
@@ -473,6 +484,7 @@ void Agent::State::On(const Tick&) {
       Report(a);
     }
     if (a.given_up || a.acked) continue;
+    if (a.tell_at && *a.tell_at <= now) SendState(a);
     if (const std::optional<TimePoint> limit = PrepareLimit(a); limit && *limit <= now) {
       EndUnstarted(a, {CauseKind::kPreparation, "preparation took longer than its limit"});
       continue;
@@ -515,6 +527,7 @@ std::optional<TimePoint> Agent::NextTick() const {
     if (a.given_up || a.acked) continue;
     if (a.retry_at) at(*a.retry_at);
     if (a.log_pause) at(*a.log_pause);
+    if (a.tell_at) at(*a.tell_at);
     if (const std::optional<TimePoint> limit = state_->PrepareLimit(a)) at(*limit);
   }
   return next;

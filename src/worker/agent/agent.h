@@ -7,7 +7,8 @@
 //
 // An attempt's way: Assigned -> Prepare -> Start -> SendProgress(running) -> the program ends ->
 // SendProgress(finishing) -> CollectOutputs -> its log's last byte is sent -> SendEnded -> EndAcked
-// -> Forget. While the server is away programs run, logs and ends wait; each new session goes on
+// -> Forget. Progress that the next step overtakes is not sent: the end tells all of a program that
+// took no time. While the server is away programs run, logs and ends wait; each new session goes on
 // with what the server has not confirmed.
 #ifndef GPULAYER_WORKER_AGENT_AGENT_H_
 #define GPULAYER_WORKER_AGENT_AGENT_H_
@@ -190,6 +191,12 @@ class Agent {
     Duration store_patience = std::chrono::minutes(10);
     // Of work on it, in all tries; waiting for a turn or for the server does not count.
     Duration prepare_limit = std::chrono::minutes(30);
+    // How long a program must have run, or what follows it have taken, for the server to be told:
+    // each telling is a commit there, and a machine may run a thousand programs a second.
+    Duration tell_running = std::chrono::milliseconds(20);
+    Duration tell_finishing = std::chrono::milliseconds(5);
+    // Before its log is looked at for the first time: of most short programs all of it is there then.
+    Duration first_read = std::chrono::milliseconds(3);
   };
 
   Agent();
