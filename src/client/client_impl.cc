@@ -274,6 +274,7 @@ Result<api::JobInfo> api::Client::Impl::Watch(std::int64_t job,
   if (timeout) alarm.emplace(stop.state(), Bounded(*timeout));
   v1::WatchRequest request;
   request.set_job(job);
+  request.set_end_only(on_change == nullptr);
   client::Resumable<v1::WatchRequest, v1::GetJobReply> stream(
       std::move(request),
       [&](const v1::WatchRequest& r) { return transport_->Watch(r, stop.state()); },

@@ -7,7 +7,6 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -231,17 +230,18 @@ class Engine::Impl {
   }
 
   void CarryOut(std::vector<core::Effect>& effects) {
-    std::unordered_set<JobId> fired;
+    std::unordered_map<JobId, bool> changed;  // and whether it ended
     for (core::Effect& effect : effects) {
       if (auto* reply = std::get_if<core::Reply>(&effect)) {
         Answer(*reply);
-      } else if (const auto* changed = std::get_if<core::JobChanged>(&effect)) {
-        // Once a batch: all of it is stored already.
-        if (fired.insert(changed->job).second) watches_.Fire(changed->job);
+      } else if (const auto* note = std::get_if<core::JobChanged>(&effect)) {
+        changed[note->job] |= note->ended;
       } else if (const std::optional<SessionId> session = SessionOf(effect)) {
         if (const std::shared_ptr<SessionSink> sink = Find(*session)) sink->Deliver(effect);
       }
     }
+    // Once a batch: all of it is stored already.
+    for (const auto& [job, ended] : changed) watches_.Fire(job, ended);
   }
 
   void Answer(core::Reply& reply) {

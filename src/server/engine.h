@@ -41,7 +41,7 @@ class Engine {
   };
   using ReplyFn = std::function<void(core::ReplyBody)>;
   using QueryFn = std::function<void(const core::Core&, Instant now)>;
-  using ChangeFn = std::function<void(JobId)>;
+  using ChangeFn = std::function<void(JobId, bool ended)>;
 
   // Loads the core from the store and starts the thread. `store` and `clock` must outlive the
   // engine.

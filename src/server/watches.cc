@@ -28,7 +28,7 @@ void Watches::Remove(std::int64_t id) {
   while (running_ == id) returned_.Wait(mutex_);
 }
 
-void Watches::Fire(JobId job) {
+void Watches::Fire(JobId job, bool ended) {
   std::vector<std::int64_t> ids;
   {
     MutexLock lock(mutex_);
@@ -46,7 +46,7 @@ void Watches::Fire(JobId job) {
       running_ = id;
       runner_ = std::this_thread::get_id();
     }
-    (*changed)(job);
+    (*changed)(job, ended);
     changed.reset();
     {
       MutexLock lock(mutex_);

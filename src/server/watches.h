@@ -21,11 +21,11 @@ namespace gpulayer {
 
 class Watches {
  public:
-  using ChangeFn = std::function<void(JobId)>;
+  using ChangeFn = std::function<void(JobId, bool ended)>;
 
   std::int64_t Add(JobId job, ChangeFn changed);
   void Remove(std::int64_t id);  // an unknown one is none any more
-  void Fire(JobId job);
+  void Fire(JobId job, bool ended);
 
  private:
   struct Watch {

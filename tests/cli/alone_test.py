@@ -38,6 +38,7 @@ class Alone(unittest.TestCase):
         pids = [record["server_process"]["pid"], record["worker_process"]["pid"]]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
+            eventually(lambda pid=pid: not pathlib.Path(f"/proc/{pid}").exists(), "the daemon's end")
             done = self.home.run("up")
             self.assertEqual(done.returncode, 0, done)
             self.assertRegex(done.stdout, rb"^started the (server|worker) again")

@@ -193,7 +193,7 @@ TEST_F(EngineTest, AWatchHearsOfEachCommitAfterIt) {
   Start();
   const JobId job = Job(SubmitAndWait("r"));
   std::atomic<int> writes_at_call{0};
-  const std::int64_t watch = engine_->Watch(job, [&](JobId changed) {
+  const std::int64_t watch = engine_->Watch(job, [&](JobId changed, bool) {
     EXPECT_EQ(changed, job);
     writes_at_call = store_->writes();
   });

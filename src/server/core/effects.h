@@ -85,6 +85,7 @@ struct Reply {
 // Something that `job show` would print differently now.
 struct JobChanged {
   JobId job;
+  bool ended = false;  // for good
 };
 
 using Effect = std::variant<InsertJob, UpdateJob, PutTask, PutAttempt, PutWorker, SendWelcome,

@@ -277,7 +277,7 @@ class JobsService final : public pb::Jobs::CallbackService {
     Result<Principal> caller = parts_.guard.Admit(*context, "Jobs.Watch");
     if (!caller.ok())
       return new Refused<grpc::ServerWriteReactor<pb::GetJobReply>>(caller.status());
-    return StartWatch(parts_, *caller, JobId(request->job()));
+    return StartWatch(parts_, *caller, *request);
   }
 
  private:

@@ -38,7 +38,7 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
       if (const auto self = weak.lock()) self->Wake();
     };
     listener_ = parts_.hub.Add(task_, wake);
-    watch_ = parts_.engine.Watch(task_.job, [wake](JobId) { wake(); });
+    watch_ = parts_.engine.Watch(task_.job, [wake](JobId, bool) { wake(); });
   }
 
   void OnGone() override {

@@ -8,7 +8,7 @@
 namespace gpulayer::rpc {
 
 grpc::ServerWriteReactor<v1::GetJobReply>* StartWatch(Parts& parts, const Principal& caller,
-                                                      JobId job);
+                                                      const v1::WatchRequest& request);
 
 }  // namespace gpulayer::rpc
 
