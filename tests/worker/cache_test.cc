@@ -311,6 +311,7 @@ TEST_F(WorkDirsTest, AFolderServesAgainEmptied) {
     ASSERT_TRUE(MakeDirs(dir + "/y/z").ok());
   }
   ASSERT_TRUE(WriteFileAtomic(made->path + "/stdin", "x").ok());
+  const UniqueFd held = *OpenFile(made->work, O_RDONLY | O_DIRECTORY);  // a container, say
   ASSERT_TRUE(dirs_->Discard(AttemptId("at1")).ok());
   const std::string spare = dir_ / "work/v1/.spare";
   ASSERT_TRUE(testing::Eventually([&] { return ListDir(spare)->size() == 1; }, 10s));
@@ -318,6 +319,7 @@ TEST_F(WorkDirsTest, AFolderServesAgainEmptied) {
   Result<WorkDir> again = dirs_->Create(AttemptId("at2"), nullptr, *cache_);
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_THAT(*ListDir(spare), IsEmpty());
+  EXPECT_FALSE(WriteFileAtomic("/proc/self/fd/" + std::to_string(held.get()) + "/late", "x").ok());
   EXPECT_THAT(*ListDir(again->path), ElementsAre("input", "layout", "out", "tmp", "work"));
   for (const std::string& dir : {again->work, again->out, again->tmp, again->input}) {
     EXPECT_THAT(*ListDir(dir), IsEmpty()) << dir;
@@ -335,6 +337,16 @@ TEST_F(WorkDirsTest, AFolderThatWasChangedDoesNotServeAgain) {
         EXPECT_EQ(symlink("/", dir.out.c_str()), 0);
       },
       [](const WorkDir& dir) { mkdir((dir.path + "/more").c_str(), 0755); },
+      [](const WorkDir& dir) {
+        unlink((dir.path + "/layout").c_str());
+        EXPECT_EQ(mkfifo((dir.path + "/layout").c_str(), 0600), 0);
+      },
+      [](const WorkDir& dir) { chmod((dir.path + "/layout").c_str(), 0400); },
+      [](const WorkDir& dir) {
+        EXPECT_EQ(link((dir.path + "/layout").c_str(), (dir.path + "/tmp/hard").c_str()), 0);
+        EXPECT_EQ(rename((dir.path + "/tmp/hard").c_str(), (dir.path + "/../.trash/hard").c_str()),
+                  0);
+      },
   };
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const AttemptId id("at" + std::to_string(i));

@@ -71,6 +71,14 @@ bool IsPlainFolder(const std::string& path, mode_t mode) {
          st.st_uid == geteuid() && st.st_size <= kLargeFolder && !HasAttributes(path);
 }
 
+// As WriteLayout() makes it; the program can reach it and put anything in its place.
+bool IsOwnLayout(const std::string& path) {
+  constexpr std::int64_t kMostBytes = 64;
+  struct stat st = {};
+  return lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
+         (st.st_mode & 07777) == 0600 && st.st_uid == geteuid() && st.st_size <= kMostBytes;
+}
+
 class WorkDirsImpl final : public WorkDirs {
  public:
   explicit WorkDirsImpl(const std::string& dir)
@@ -200,13 +208,19 @@ class WorkDirsImpl final : public WorkDirs {
     int folders = 0;
     for (const std::string& name : *names) {
       const std::string inner = JoinPath(path, name);
-      if (name == kLayoutFile) continue;  // Create() writes it anew
+      if (name == kLayoutFile) {  // Create() writes it anew
+        if (!IsOwnLayout(inner)) return false;
+        continue;
+      }
       if (name == kStdin) {
         if (unlink(inner.c_str()) != 0) return false;
         continue;
       }
       if (name != "work" && name != "out" && name != "tmp" && name != "input") return false;
       if (!IsPlainFolder(inner, 0755) || !EmptyInner(inner, few)) return false;
+      // Made anew: what outlived the job unseen, a container or another account's process, may hold
+      // the old one, and is not to write into the next job's.
+      if (rmdir(inner.c_str()) != 0 || mkdir(inner.c_str(), 0755) != 0) return false;
       ++folders;
     }
     return folders == 4;
@@ -248,7 +262,8 @@ class WorkDirsImpl final : public WorkDirs {
   // Returns the file's change time. Written in place: to make it anew would cost more than the rest.
   static Result<std::int64_t> WriteLayout(const WorkDir& dir, const std::string& text) {
     const std::string file = JoinPath(dir.path, kLayoutFile);
-    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(file, O_WRONLY | O_CREAT | O_NOFOLLOW));
+    GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd,
+                              OpenFile(file, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK));
     GPULAYER_RETURN_IF_ERROR(WriteAll(fd.get(), text).Prefixed("write " + file));
     struct stat info = {};
     if (fstat(fd.get(), &info) != 0) return ErrnoStatus("stat " + file, errno);

@@ -50,8 +50,8 @@ Cause StartFailure(const AttemptStatus& status) {
   return {CauseKind::kSpawnFailed, "cannot start: " + why};
 }
 
-// Takes their names from an attempt's files; what is in them goes when they are written again. False:
-// there is something of which that cannot be said. In the order of the names: "assignment", without which a restarted
+// Empties an attempt's files and takes their names from them. False: there is something of which that
+// cannot be said. In the order of the names: "assignment", without which a restarted
 // worker knows no attempt, goes first, and "status", without which it might seem to run, last.
 bool MakeSpare(const std::string& dir) {
   const Result<std::vector<std::string>> names = ListDir(dir);
@@ -63,6 +63,7 @@ bool MakeSpare(const std::string& dir) {
         (st.st_mode & 07777) != 0600 || st.st_size > kLargeFile) {
       return false;
     }
+    if (st.st_size > 0 && truncate(path.c_str(), 0) != 0) return false;
     if (std::string_view(name).ends_with(kUnfinished)) continue;
     if (rename(path.c_str(), (path + std::string(kUnfinished)).c_str()) != 0) return false;
   }
