@@ -50,9 +50,9 @@ Cause StartFailure(const AttemptStatus& status) {
   return {CauseKind::kSpawnFailed, "cannot start: " + why};
 }
 
-// Empties an attempt's files and takes their names from them. False: there is something of which that
-// cannot be said. In the order of the names: "assignment", without which a restarted
-// worker knows no attempt, goes first, and "status", without which it might seem to run, last.
+// Empties an attempt's files and takes their names from them. False: there is something of which
+// that cannot be said. In the order of the names: "assignment", without which a restarted worker
+// knows no attempt, goes first, and "status", without which it might seem to run, last.
 bool MakeSpare(const std::string& dir) {
   const Result<std::vector<std::string>> names = ListDir(dir);
   if (!names.ok() || names->size() > kMostFiles) return false;
