@@ -1,9 +1,14 @@
 // What is left when one of the processes dies: the worker, gpulayer-exec, a monitor, or several.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include "exec/exec_fixture.h"
 #include "worker/exec/exec_link.h"
+#include "worker/exec/monitor.h"
 
 namespace gpulayer::testing {
 namespace {
@@ -305,6 +310,158 @@ TEST_F(FewFilesTest, F22_AStartWithoutDescriptorsIsTheWorkersFault) {
   EXPECT_EQ(s.error, EMFILE);
   EXPECT_EQ(OutcomeOf(s).cause.kind, CauseKind::kSpawnFailed);
   EXPECT_THAT(OutcomeOf(s).cause.text, HasSubstr("Too many open files"));
+}
+
+// A keeper that stands still after it has opened its folder and before it has a log there: it waits
+// for the other end of a pipe that has the name of the free file for the log.
+class StalledKeeperTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    AttemptSpec spec;
+    spec.argv = {"/bin/sh", "-c", "echo ran >" + dir_ / "ran"};
+    spec.env = {std::string(kAttemptIdVariable) + "=first"};
+    spec.cwd = "/";
+    ASSERT_TRUE(store_.Create(first_).ok());
+    ASSERT_TRUE(store_.WriteSpec(first_, spec).ok());
+    ASSERT_EQ(mkfifo((store_.PathOf(first_) + "/log.tmp").c_str(), 0600), 0);
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    report_ = UniqueFd(ends[0]);
+    const UniqueFd write_end(ends[1]);
+    // Its parent stands for gpulayer-exec: it waits for its keeper and ends as that does.
+    exec_ = fork();
+    if (exec_ == 0) {
+      MonitorPlan plan;
+      plan.attempt_dir = store_.PathOf(first_);
+      plan.exec_pid = getpid();
+      plan.report_fd = write_end.get();
+      plan.oom_score_adj = "0";
+      sigset_t all;
+      sigfillset(&all);
+      sigprocmask(SIG_SETMASK, &all, nullptr);
+      const pid_t keeper = fork();
+      if (keeper == 0) RunMonitor(plan);
+      close(write_end.get());
+      int status = 0;
+      while (waitpid(keeper, &status, 0) < 0 && errno == EINTR) {
+      }
+      _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+    }
+    ASSERT_GT(exec_, 0);
+    ASSERT_TRUE(Eventually([&] { return IsWaiting(); }));
+  }
+  void TearDown() override {
+    Release();
+    if (exec_ > 0) {
+      EXPECT_EQ(waitpid(exec_, nullptr, 0), exec_);
+    }
+  }
+
+  // The keeper has opened its folder; what it opens next is the pipe.
+  bool IsWaiting() {
+    const std::string self = std::to_string(exec_);
+    const Result<std::string> children = ReadFile("/proc/" + self + "/task/" + self + "/children");
+    if (!children.ok() || children->empty()) return false;
+    const std::string keeper = "/proc/" + std::to_string(std::stol(*children));
+    const Result<std::vector<std::string>> fds = ListDir(keeper + "/fd");
+    if (!fds.ok()) return false;
+    for (const std::string& fd : *fds) {
+      char to[4096] = "";
+      if (readlink((keeper + "/fd/" + fd).c_str(), to, sizeof to - 1) > 0 &&
+          to == store_.PathOf(first_)) {
+        return true;
+      }
+    }
+    return false;
+  }
+  void Release() {
+    if (pipe_.valid()) return;
+    for (const AttemptId& id : {first_, second_}) {
+      const std::string path = store_.PathOf(id) + "/log.tmp";
+      if (PathExists(path)) pipe_ = UniqueFd(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+    }
+  }
+  // Until nobody holds the other end of its reports.
+  void AwaitEnd() {
+    char buffer[4096];
+    while (ReadSome(report_.get(), buffer, sizeof buffer).value_or(0) > 0) {
+    }
+  }
+  std::vector<std::string> NamesIn(const AttemptId& id) {
+    return ListDir(store_.PathOf(id)).value_or(std::vector<std::string>{"no folder"});
+  }
+
+  TempDir dir_;
+  AttemptStore store_ = *AttemptStore::Open(dir_.path());
+  const AttemptId first_{"first"};
+  const AttemptId second_{"second"};
+  UniqueFd report_;
+  UniqueFd pipe_;
+  pid_t exec_ = -1;
+};
+
+TEST_F(StalledKeeperTest, InItsOwnFolderItBegins) {
+  Release();
+  AwaitEnd();
+  EXPECT_EQ(store_.ReadStatus(first_)->exit_code, 0);
+  EXPECT_TRUE(PathExists(dir_ / "ran"));
+}
+
+TEST_F(StalledKeeperTest, WritesNothingInAFolderThatServesAnother) {
+  ASSERT_EQ(rename(store_.PathOf(first_).c_str(), store_.PathOf(second_).c_str()), 0);
+  const std::vector<std::string> before = NamesIn(second_);
+  Release();
+  AwaitEnd();
+  EXPECT_EQ(NamesIn(second_), before);
+  EXPECT_FALSE(PathExists(dir_ / "ran"));
+}
+
+TEST_F(StalledKeeperTest, WritesNothingOnceItsParentIsDead) {
+  kill(exec_, SIGKILL);
+  ASSERT_TRUE(Eventually([&] { return !IsAlive(exec_); }));
+  const std::vector<std::string> before = NamesIn(first_);
+  Release();
+  AwaitEnd();
+  EXPECT_EQ(NamesIn(first_), before);
+  EXPECT_FALSE(PathExists(dir_ / "ran"));
+}
+
+class SpareAttemptTest : public ::testing::Test {
+ protected:
+  // The path of an attempt's folder that has been set aside.
+  std::string SetAside() {
+    const AttemptId id("first");
+    const std::string path = store_.Create(id).value_or("");
+    EXPECT_TRUE(WriteFileAtomic(JoinPath(path, kLogFile), "", 0600, Durability::kNone).ok());
+    EXPECT_TRUE(store_.Remove(id).ok());
+    const std::string spares = JoinPath(store_.root(), ".spare");
+    return JoinPath(spares, ListDir(spares)->at(0));
+  }
+  std::vector<std::string> NamesInNext() {
+    const Result<std::string> path = store_.Create(AttemptId("second"));
+    EXPECT_TRUE(path.ok()) << path.status().ToString();
+    return ListDir(path.value_or("")).value_or(std::vector<std::string>{"no folder"});
+  }
+  TempDir dir_;
+  AttemptStore store_ = *AttemptStore::Open(dir_.path());
+};
+
+TEST_F(SpareAttemptTest, ServesWithFreeNames) {
+  SetAside();
+  EXPECT_THAT(NamesInNext(), ElementsAre("log.tmp"));
+}
+
+TEST_F(SpareAttemptTest, DoesNotServeWithAnotherName) {
+  const std::string spare = SetAside();
+  ASSERT_EQ(rename((spare + "/log.tmp").c_str(), (spare + "/log").c_str()), 0);
+  EXPECT_THAT(NamesInNext(), IsEmpty());
+}
+
+TEST_F(SpareAttemptTest, ServesWithoutTheFileThatAKeeperHolds) {
+  const std::string spare = SetAside();
+  const UniqueFd held = *OpenFile(spare + "/log.tmp", O_WRONLY);
+  ASSERT_EQ(flock(held.get(), LOCK_EX | LOCK_NB), 0);
+  EXPECT_THAT(NamesInNext(), IsEmpty());
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "worker/exec/attempt_dir.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/fs.h"
@@ -16,7 +18,6 @@ namespace {
 // As many as a machine with many slots has under way; each holds half a dozen empty files.
 constexpr std::size_t kSpares = 64;
 constexpr const char* kSpareFolder = ".spare";  // no attempt's id begins with a dot
-constexpr std::string_view kUnfinished = ".tmp";
 constexpr std::size_t kMostFiles = 16;
 constexpr std::int64_t kLargeFile = 64 << 10;  // better given back to the disk
 
@@ -64,10 +65,27 @@ bool MakeSpare(const std::string& dir) {
       return false;
     }
     if (st.st_size > 0 && truncate(path.c_str(), 0) != 0) return false;
-    if (std::string_view(name).ends_with(kUnfinished)) continue;
-    if (rename(path.c_str(), (path + std::string(kUnfinished)).c_str()) != 0) return false;
+    if (std::string_view(name).ends_with(kFreeSuffix)) continue;
+    if (rename(path.c_str(), (path + kFreeSuffix).c_str()) != 0) return false;
   }
   return true;
+}
+
+// Whether an attempt may begin in a spare. A keeper of an earlier attempt that stood still may have
+// found its folder in place a moment before that was set aside: it then holds the lock of the file
+// that it is about to call the log. Without its name it cannot any more, and for the next name it
+// looks for its folder again.
+bool MayServe(const std::string& dir) {
+  const Result<std::vector<std::string>> names = ListDir(dir);
+  if (!names.ok() || !std::all_of(names->begin(), names->end(), [](std::string_view name) {
+        return name.ends_with(kFreeSuffix);
+      })) {
+    return false;
+  }
+  const std::string log = JoinPath(dir, kLogFile) + kFreeSuffix;
+  const UniqueFd fd(open(log.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid()) return errno == ENOENT;
+  return flock(fd.get(), LOCK_EX | LOCK_NB) == 0 || unlink(log.c_str()) == 0;
 }
 
 }  // namespace
@@ -90,7 +108,10 @@ Result<std::string> AttemptStore::Create(const AttemptId& id) const {
     return InvalidArgument("attempt folder: bad id '" + Printable(id.value()) + "'");
   }
   std::string path = PathOf(id);
-  if (!PathExists(path) && spares_->Take(path)) return path;
+  if (!PathExists(path) && spares_->Take(path)) {
+    if (MayServe(path)) return path;
+    GPULAYER_RETURN_IF_ERROR(RemoveTree(path));
+  }
   if (mkdir(path.c_str(), 0700) != 0) return ErrnoStatus("make attempt folder " + path, errno);
   return path;
 }

@@ -28,9 +28,9 @@ class AttemptStore {
   const std::string& root() const { return root_; }
   std::string PathOf(const AttemptId& id) const;
 
-  // A folder (0700) in which an attempt may begin; returns its path. It is empty, or holds files by
-  // the names under which writers begin theirs (`<name>.tmp`): those of an earlier attempt, kept by
-  // Remove() so that they need not be made anew. INVALID_ARGUMENT: the id is not fit for a file name; ALREADY_EXISTS.
+  // A folder (0700) in which an attempt may begin; returns its path. It is empty, or holds names that
+  // are free (kFreeSuffix): files of an earlier attempt, kept by Remove() so that they need not be
+  // made anew. INVALID_ARGUMENT: the id is not fit for a file name; ALREADY_EXISTS.
   Result<std::string> Create(const AttemptId& id) const;
   // What ExecClient::Start will run. INVALID_ARGUMENT: no argv, a NUL in a string, a relative cwd,
   // an environment without GPULAYER_ATTEMPT_ID=<id>, more than kMaxAttemptSpecBytes.

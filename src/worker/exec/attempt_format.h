@@ -26,6 +26,12 @@ inline constexpr char kLogFile[] = "log";          // frames of model/log_frame.
 inline constexpr char kStartedFile[] = "started";  // there once the program runs
 inline constexpr char kStatusFile[] = "status";    // there once the tree is gone and `log` complete
 
+// A name in an attempt folder that ends so is free: it says nothing of any attempt, and whoever
+// begins a file of the name before it may take that file, empty it and give it its name. Folders
+// serve one attempt after the other, so a folder in which an attempt is to begin has no other
+// names, and who lets go of one leaves no other. Every file there is written in this way.
+inline constexpr char kFreeSuffix[] = ".tmp";
+
 // Every attempt's environment carries this variable; its value is the attempt's id. What is left of
 // an attempt whose keepers were all killed is found by it.
 inline constexpr char kAttemptIdVariable[] = "GPULAYER_ATTEMPT_ID";

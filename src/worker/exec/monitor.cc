@@ -97,6 +97,7 @@ class Monitor {
   };
 
   void Begin();  // returns once the program runs
+  bool MayBegin() const;
   int BeginLog();
   int MakeLog();
   [[noreturn]] void Fail(StartStep step, int error, int exit_code = 0);
@@ -114,6 +115,7 @@ class Monitor {
 
   const MonitorPlan& plan_;
   int dir_fd_ = -1;
+  bool begun_ = false;  // the log is ours, and with it every other name in the folder
   int status_fd_ = -1;
   int signal_fd_ = -1;
   int out_fd_ = -1;
@@ -141,10 +143,26 @@ void Monitor::Fail(StartStep step, int error, int exit_code) {
   Finish();
 }
 
+// Whether the attempt is still this one's to begin. Where it was not for a while, gpulayer-exec may
+// be dead, the next one may have said that nothing will run, and the folder may serve another
+// attempt by now. REQUIRES: a lock is held on the file that is about to become the log: who takes
+// the folder for another attempt looks for that (AttemptStore::Create).
+bool Monitor::MayBegin() const {
+  struct stat mine{};
+  struct stat there{};
+  return getppid() == plan_.exec_pid && fstat(dir_fd_, &mine) == 0 &&
+         stat(plan_.attempt_dir.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+         mine.st_ino == there.st_ino;
+}
+
 int Monitor::MakeLog() {
   const std::string temporary = std::string(kLogFile) + "." + std::to_string(getpid());
   const int fd = openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) Fail(StartStep::kSpawn, errno);
+  if (!MayBegin()) {
+    unlinkat(dir_fd_, temporary.c_str(), 0);
+    Fail(StartStep::kSpawn, ESRCH);
+  }
   if (renameat2(dir_fd_, temporary.c_str(), dir_fd_, kLogFile, RENAME_NOREPLACE) != 0) {
     int error = errno;
     // Some file systems of the network lack that call and have this one.
@@ -160,16 +178,18 @@ int Monitor::MakeLog() {
 // The log file says that this attempt is begun, and a lock on it that its keeper lives: how another
 // gpulayer-exec sees that it is not over. Both must appear at once, so it gets its name last.
 int Monitor::BeginLog() {
-  // The folder may hold a file for it, of an earlier attempt. Where that is still locked its keeper
-  // has reported and is about to leave.
-  const std::string spare = std::string(kLogFile) + ".tmp";
+  // The folder may hold a free file for it. Where that is still locked, the keeper of an earlier
+  // attempt has reported and is about to leave.
+  const std::string spare = std::string(kLogFile) + kFreeSuffix;
   int fd = openat(dir_fd_, spare.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-  const bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && ftruncate(fd, 0) == 0 &&
+  const bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && MayBegin() &&
+                    ftruncate(fd, 0) == 0 &&
                     renameat2(dir_fd_, spare.c_str(), dir_fd_, kLogFile, RENAME_NOREPLACE) == 0;
   if (!ours) {
     if (fd >= 0) close(fd);
     fd = MakeLog();
   }
+  begun_ = true;
   // Only now: a successor of gpulayer-exec that saw no log has said that nothing will run.
   if (getppid() != plan_.exec_pid) Fail(StartStep::kSpawn, ESRCH);
   return fd;
@@ -183,7 +203,7 @@ void Monitor::Begin() {
   const int log_fd = BeginLog();
   log_ = new LogSink(log_fd);
   // The room for the outcome is taken now: it must be stored even if the disk fills up.
-  const std::string temporary = std::string(kStatusFile) + ".tmp";
+  const std::string temporary = std::string(kStatusFile) + kFreeSuffix;
   status_fd_ =
       openat(dir_fd_, temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (status_fd_ < 0) Fail(StartStep::kSpawn, errno);
@@ -398,12 +418,12 @@ void Monitor::Finish() {
   status_.ended = ReadClocks();
   const std::string bytes = EncodeStatus(status_);
   if (status_fd_ >= 0) {
-    const std::string temporary = std::string(kStatusFile) + ".tmp";
+    const std::string temporary = std::string(kStatusFile) + kFreeSuffix;
     const auto size = static_cast<ssize_t>(bytes.size());
     if (pwrite(status_fd_, bytes.data(), bytes.size(), 0) == size && CutTo(status_fd_, size)) {
       renameat(dir_fd_, temporary.c_str(), dir_fd_, kStatusFile);
     }
-  } else if (dir_fd_ >= 0) {
+  } else if (begun_) {
     (void)WriteAttemptFile(dir_fd_, kStatusFile, bytes);
   }
   WriteReport(plan_.report_fd, ReportHeader::Kind::kEnded, bytes);
@@ -428,7 +448,7 @@ Instant ReadClocks() {
 }
 
 bool WriteAttemptFile(int dir_fd, const char* name, const std::string& bytes) {
-  const std::string temporary = std::string(name) + ".tmp";
+  const std::string temporary = std::string(name) + kFreeSuffix;
   const int fd =
       openat(dir_fd, temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return false;

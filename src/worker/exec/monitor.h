@@ -44,7 +44,7 @@ struct MonitorPlan {
 
 // Both clocks, without the virtual Clock of base.
 Instant ReadClocks();
-// Writes `bytes` as `<name>.tmp` in the folder and renames it; false with errno set.
+// Writes `bytes` by a free name (kFreeSuffix) in the folder and renames it; false with errno set.
 bool WriteAttemptFile(int dir_fd, const char* name, const std::string& bytes);
 
 }  // namespace gpulayer
