@@ -116,11 +116,16 @@ class Server::Impl {
     if (DirName(socket) != data_dir) moved_dir = DirName(socket);
     const std::string private_socket = JoinPath(moved_dir.empty() ? server_dir : moved_dir, "s");
     IgnoreError(RemoveTree(private_socket), "of a start that was killed");
-    GPULAYER_ASSIGN_OR_RETURN(
-        rpc, rpc::RpcServer::Start({private_socket, options.listen, tls, AccountName(), data_dir,
-                                    options.core, *engine, *store, *blobs, *logs, *tokens, clock}));
-    if (rename(private_socket.c_str(), socket.c_str()) != 0)
-      return ErrnoStatus("make " + socket, errno);
+    auto started =
+        rpc::RpcServer::Start({private_socket, options.listen, tls, AccountName(), data_dir,
+                               options.core, *engine, *store, *blobs, *logs, *tokens, clock});
+    Status bound = started.status();
+    if (started.ok()) rpc = *std::move(started);
+    if (bound.ok() && rename(private_socket.c_str(), socket.c_str()) != 0) {
+      bound = ErrnoStatus("make " + socket, errno);
+    }
+    if (!bound.ok()) unlink(private_socket.c_str());
+    GPULAYER_RETURN_IF_ERROR(bound);
     socket_path = socket;
     return WriteEndpoint(durability);
   }

@@ -1,11 +1,14 @@
 #include "server/server.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <grpc/support/log.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "model/log_frame.h"
@@ -113,6 +116,68 @@ TEST_F(WholeServerTest, WhoKnocksWithoutTlsFillsNoLog) {
   server_.reset();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
+
+class DoorTest : public ServerTest, public ::testing::WithParamInterface<Transport> {
+ protected:
+  // A connection that says nothing; not valid without a descriptor for it.
+  UniqueFd Knock() const {
+    sockaddr_un local{};
+    local.sun_family = AF_UNIX;
+    server_->socket_path().copy(local.sun_path, sizeof local.sun_path - 1);
+    sockaddr_in net{};
+    net.sin_family = AF_INET;
+    net.sin_port = htons(static_cast<std::uint16_t>(server_->port()));
+    net.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const bool by_unix = GetParam() == Transport::kUnix;
+    UniqueFd fd(socket(by_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return fd;
+    const auto* to = by_unix ? reinterpret_cast<const sockaddr*>(&local)
+                             : reinterpret_cast<const sockaddr*>(&net);
+    EXPECT_EQ(connect(fd.get(), to, by_unix ? sizeof local : sizeof net), 0);
+    return fd;
+  }
+};
+
+TEST_P(DoorTest, IsOpenAgainOnceThereAreDescriptors) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(STDERR_FILENO);
+  ASSERT_EQ(close(next), 0);
+  const rlimit few{static_cast<rlim_t>(next) + 40, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const UniqueFd log = *OpenFile(dir_ / "log", O_RDWR | O_CREAT | O_APPEND);
+  const UniqueFd real_log(dup(STDERR_FILENO));
+  ASSERT_GE(dup2(log.get(), STDERR_FILENO), 0);
+  // As many connections as there is room for on both sides, then one with no room for the server's
+  // side of it.
+  std::vector<UniqueFd> taken;
+  for (UniqueFd fd = Knock(); fd.valid(); fd = Knock()) taken.push_back(std::move(fd));
+  for (UniqueFd fd(dup(log.get())); fd.valid(); fd = UniqueFd(dup(log.get()))) {
+    taken.push_back(std::move(fd));
+  }
+  taken.pop_back();
+  const UniqueFd last = Knock();
+  const bool noticed = Eventually([&] {
+    char said[4096] = "";
+    return pread(log.get(), said, sizeof said - 1, 0) > 0 &&
+           std::string_view(said).find("too many connections") != std::string_view::npos;
+  });
+  dup2(real_log.get(), STDERR_FILENO);
+  EXPECT_TRUE(last.valid());
+  EXPECT_TRUE(noticed);
+  taken.clear();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::string token = GetParam() == Transport::kUnix ? "" : Token(Role::kClient);
+  auto admin = v1::Admin::NewStub(ConnectTo(*server_, GetParam()));
+  v1::StatusRequest request;
+  request.mutable_version()->set_major(1);
+  v1::StatusReply reply;
+  Call call(token);
+  const grpc::Status status = admin->Status(&call, request, &reply);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
+GPULAYER_BOTH_TRANSPORTS(DoorTest);
 
 TEST_F(WholeServerTest, StopLeavesNoEndpointAndAStartFindsEverythingAgain) {
   const std::string token = Token(Role::kClient);

@@ -75,7 +75,7 @@ void Acceptor::AcceptFrom(int listener) {
     return;
   }
   const int one = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);  // a unix socket has no such thing
   take_(listener, fd);
 }
 

@@ -6,6 +6,8 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -139,6 +141,22 @@ Result<std::vector<UniqueFd>> OpenListeners(const HostPort& where) {
     }  // a name may have an address that this machine does not use
   }
   return out;
+}
+
+Result<UniqueFd> OpenUnixListener(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return ErrnoStatus("listen on " + path, ENAMETOOLONG);
+  }
+  path.copy(address.sun_path, path.size());
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid() ||
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      chmod(path.c_str(), 0600) != 0 || listen(fd.get(), SOMAXCONN) != 0) {
+    return ErrnoStatus("listen on " + path, errno);
+  }
+  return fd;
 }
 
 std::vector<std::string> ReachableAddresses(const std::string& host, int port) {

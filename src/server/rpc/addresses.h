@@ -22,6 +22,9 @@ std::string FormatHostPort(const std::string& host, int port);
 // Listening sockets, not blocking; port 0: one port for all of them, drawn by the kernel. Without a
 // host, and of 0.0.0.0 and ::, every address of both families. FAILED_PRECONDITION: port in use.
 Result<std::vector<UniqueFd>> OpenListeners(const HostPort& where);
+// The same for a unix socket at `path`, made 0600. REQUIRES: nobody else can enter its folder, and
+// nothing lies there.
+Result<UniqueFd> OpenUnixListener(const std::string& path);
 int PortOf(int listener);
 
 // How other machines reach a listener on `host`: one entry for each of this machine's addresses

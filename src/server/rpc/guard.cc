@@ -50,8 +50,8 @@ bool Allows(const MethodRule& rule, Role role) {
   return false;
 }
 
-// Bound by the kernel to the socket, which its mode 0600 keeps to its owner, and not by TLS: both
-// must say so.
+// A connection's address family is the kernel's word, and the socket's mode 0600 keeps it to its
+// owner. Nor may it have come by TLS: both must say so.
 bool IsUnixSocket(const grpc::CallbackServerContext& context) {
   if (context.peer().rfind("unix:", 0) != 0) return false;
   const auto auth = context.auth_context();

@@ -6,7 +6,6 @@
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
@@ -30,6 +29,14 @@ constexpr std::size_t kGrpcMemory = std::size_t{512} << 20;
 constexpr auto kHandshakePatience = std::chrono::seconds(10);
 constexpr auto kIdleConnection = std::chrono::minutes(2);  // without a call
 constexpr auto kCallsMayEnd = std::chrono::seconds(2);
+
+using Door = grpc::experimental::ExternalConnectionAcceptor;
+
+std::unique_ptr<Door> AddDoor(grpc::ServerBuilder& builder,
+                              const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  return builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
+}
 
 int Millis(Duration d) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(d).count());
@@ -72,7 +79,8 @@ struct RpcServer::Impl {
   std::unique_ptr<ReaderPool> readers;
   Parts parts;
   std::vector<std::unique_ptr<grpc::Service>> services;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> connections;
+  std::unique_ptr<Door> local;
+  std::unique_ptr<Door> tls;  // null: there is no such listener
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<Acceptor> acceptor;
   int port = 0;
@@ -121,16 +129,12 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
   quota.Resize(kGrpcMemory);
   builder.SetResourceQuota(quota);
 
-  int socket_bound = 0;
-  builder.AddListeningPort("unix:" + options.socket_path, grpc::InsecureServerCredentials(),
-                           &socket_bound);
+  impl->local = AddDoor(builder, grpc::InsecureServerCredentials());
   if (!options.listen.empty()) {
     grpc::SslServerCredentialsOptions ssl(GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE);
     ssl.pem_key_cert_pairs.push_back({options.tls.key_pem, options.tls.chain_pem});
     impl->port = PortOf(listeners.front().get());
-    impl->connections = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::SslServerCredentials(ssl));
+    impl->tls = AddDoor(builder, grpc::SslServerCredentials(ssl));
   }
   for (auto* make : {MakeJobsService, MakeLogsService, MakeArtifactsService, MakeWorkersService,
                      MakeAdminService}) {
@@ -139,26 +143,19 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
   }
   if (where.port > 0) parts.addresses = ReachableAddresses(where.host, where.port);
   impl->server = builder.BuildAndStart();
-  if (!impl->server) {
-    const std::string what = options.listen.empty()
-                                 ? options.socket_path
-                                 : options.listen + " and " + options.socket_path;
-    return Unavailable("listen on " + what +
-                       ": gRPC could not bind it. Choose another address with --listen.");
-  }
-  if (impl->connections) {
-    auto* connections = impl->connections.get();
-    GPULAYER_ASSIGN_OR_RETURN(
-        impl->acceptor, Acceptor::Start(std::move(listeners), [connections](int listener, int fd) {
-          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters taken;
-          taken.listener_fd = listener;
-          taken.fd = fd;
-          connections->HandleNewConnection(&taken);
-        }));
-  }
+  if (!impl->server) return Unavailable("start the server: gRPC refused, the log says why");
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd socket, OpenUnixListener(options.socket_path));
+  const int local_listener = socket.get();
+  listeners.insert(listeners.begin(), std::move(socket));
+  GPULAYER_ASSIGN_OR_RETURN(
+      impl->acceptor, Acceptor::Start(std::move(listeners), [parts = impl.get(), local_listener](
+                                                                int listener, int fd) {
+        Door::NewConnectionParameters taken;
+        taken.listener_fd = listener;
+        taken.fd = fd;
+        (listener == local_listener ? parts->local : parts->tls)->HandleNewConnection(&taken);
+      }));
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
-  if (chmod(options.socket_path.c_str(), 0600) != 0)
-    return ErrnoStatus("chmod " + options.socket_path, errno);
   // A port drawn by the kernel is known to nobody yet, so nobody reads this meanwhile.
   if (where.port == 0 && server->impl_->port > 0) {
     parts.addresses = ReachableAddresses(where.host, server->impl_->port);

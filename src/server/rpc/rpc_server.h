@@ -30,7 +30,7 @@ Status CheckListen(const std::string& listen);
 class RpcServer {
  public:
   struct Options {
-    std::string socket_path;  // bound and made 0600; nothing else may lie there
+    std::string socket_path;  // see OpenUnixListener()
     std::string listen;       // host:port of the TLS listener; empty: none
     security::TlsIdentity tls;
     UserName local_user;  // who calls over the socket
@@ -43,7 +43,8 @@ class RpcServer {
     security::TokenAuthority& tokens;
     Clock& clock;
   };
-  // As CheckListen, or UNAVAILABLE: gRPC could not bind.
+  // As CheckListen and OpenUnixListener, or UNAVAILABLE: gRPC did not start. What lies at
+  // `socket_path` then, and at the end, is the caller's to remove.
   static Result<std::unique_ptr<RpcServer>> Start(Options options);
   ~RpcServer();  // Stop with nothing to drain
 
