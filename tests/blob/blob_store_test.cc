@@ -382,6 +382,27 @@ TEST_F(BlobStoreTest, ACrashAfterTheRenameLeavesAWholeBlob) {
   EXPECT_EQ(*Open()->GetWhole(Hash::Of("data"), 100), "data");
 }
 
+Status CheckWhole(BlobStore& store, const Hash& hash) {
+  const auto checker = store.NewChecker(hash);
+  for (;;) {
+    const Result<bool> good = checker->CheckMore();
+    if (!good.ok() || *good) return good.status();
+  }
+}
+
+TEST(BlobCheckTest, ABigBlobTakesManyCalls) {
+  const testing::TempDir dir;
+  Result<std::unique_ptr<BlobStore>> store = BlobStore::Open({dir.path(), false});
+  ASSERT_TRUE(store.ok());
+  const std::string text(std::size_t{20} << 20, 'x');
+  const Hash hash = Hash::Of(text);
+  ASSERT_TRUE((*store)->PutWhole(hash, text).ok());
+  const auto checker = (*store)->NewChecker(hash);
+  EXPECT_FALSE(checker->CheckMore().value_or(true));
+  EXPECT_FALSE(checker->CheckMore().value_or(true));
+  EXPECT_TRUE(checker->CheckMore().value_or(false));
+}
+
 TEST(BlobCheckTest, ADamagedBlobIsSetAsideAndStoredAnew) {
   const testing::TempDir dir;
   Result<std::unique_ptr<BlobStore>> store = BlobStore::Open({dir.path(), false});
@@ -389,17 +410,17 @@ TEST(BlobCheckTest, ADamagedBlobIsSetAsideAndStoredAnew) {
   const std::string text = "weights";
   const Hash hash = Hash::Of(text);
   ASSERT_TRUE((*store)->PutWhole(hash, text).ok());
-  EXPECT_TRUE((*store)->Check(hash).ok());
+  EXPECT_TRUE(CheckWhole(**store, hash).ok());
   const std::string path = JoinPath((*store)->folder(), BlobFileName(hash));
   ASSERT_TRUE(WriteAll(OpenFile(path, O_WRONLY)->get(), "W").ok());
   EXPECT_TRUE((*store)->Has(hash));  // nobody has read it yet
-  EXPECT_EQ((*store)->Check(hash).code(), StatusCode::kDataLoss);
+  EXPECT_EQ(CheckWhole(**store, hash).code(), StatusCode::kDataLoss);
   EXPECT_FALSE((*store)->Has(hash));
   EXPECT_EQ((*store)->Open(hash).status().code(), StatusCode::kDataLoss);  // and says why
   EXPECT_EQ((*store)->Missing({hash}), std::vector<Hash>{hash});
   ASSERT_TRUE((*store)->PutWhole(hash, text).ok());
   EXPECT_EQ((*store)->GetWhole(hash, 100).value_or(""), text);
-  EXPECT_TRUE((*store)->Check(hash).ok());
+  EXPECT_TRUE(CheckWhole(**store, hash).ok());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "base/log.h"
@@ -210,18 +211,8 @@ class FileBlobStore : public BlobStore {
     return data;
   }
 
-  Status Check(const Hash& hash) override {
-    Result<OpenBlob> blob = Open(hash);
-    if (!blob.ok()) return blob.status();
-    Hasher hasher;
-    std::string buffer(std::size_t{256} << 10, '\0');
-    for (;;) {
-      const Result<std::size_t> n = ReadSome(blob->fd.get(), buffer.data(), buffer.size());
-      if (!n.ok()) return n.status().Prefixed("read blob " + hash.hex());
-      if (*n == 0) break;
-      hasher.Update({buffer.data(), *n});
-    }
-    return hasher.Finish() == hash ? OkStatus() : Damaged(hash, blob->fd);
+  std::unique_ptr<Checker> NewChecker(const Hash& hash) override {
+    return std::make_unique<FileChecker>(*this, hash);
   }
 
   Result<OpenBlob> Open(const Hash& hash) override {
@@ -240,6 +231,39 @@ class FileBlobStore : public BlobStore {
   }
 
  private:
+  class FileChecker : public Checker {
+   public:
+    FileChecker(FileBlobStore& store, const Hash& hash) : store_(store), hash_(hash) {}
+
+    Result<bool> CheckMore() override {
+      if (!blob_) {
+        GPULAYER_ASSIGN_OR_RETURN(blob_, store_.Open(hash_));
+      }
+      std::string buffer(kBufferBytes, '\0');
+      for (std::size_t read = 0; read < kCheckBytes;) {
+        const Result<std::size_t> n = ReadSome(blob_->fd.get(), buffer.data(), buffer.size());
+        if (!n.ok()) return n.status().Prefixed("read blob " + hash_.hex());
+        if (*n == 0) {
+          if (hasher_.Finish() != hash_) return store_.Damaged(hash_, blob_->fd);
+          return true;
+        }
+        hasher_.Update({buffer.data(), *n});
+        read += *n;
+      }
+      return false;
+    }
+
+   private:
+    static constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+    // Some hundredths of a second: others wait for the thread.
+    static constexpr std::size_t kCheckBytes = std::size_t{8} << 20;
+
+    FileBlobStore& store_;
+    const Hash hash_;
+    std::optional<OpenBlob> blob_;
+    Hasher hasher_;
+  };
+
   static Status IsDamaged(const Hash& hash) {
     return DataLoss("blob " + hash.hex() +
                     ": the server's copy of it is damaged and was set aside. Send the content "

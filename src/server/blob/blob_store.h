@@ -63,9 +63,16 @@ class BlobStore {
     std::int64_t size = 0;
   };
   virtual Result<OpenBlob> Open(const Hash& hash) = 0;  // NOT_FOUND
-  // Reads all of it. DATA_LOSS: its bytes are not what its name says, now or at an earlier Check();
-  // it has been set aside, is no longer there for anybody, and may be stored anew. NOT_FOUND.
-  virtual Status Check(const Hash& hash) = 0;
+  // Reads a blob to its end, of one thread at a time.
+  class Checker {
+   public:
+    virtual ~Checker() = default;
+    // Reads on, some MiB a call. True: it has been read, and its bytes are what its name says.
+    // DATA_LOSS: they are not, now or at an earlier check; it has been set aside, is no longer there
+    // for anybody, and may be stored anew. NOT_FOUND.
+    virtual Result<bool> CheckMore() = 0;
+  };
+  virtual std::unique_ptr<Checker> NewChecker(const Hash& hash) = 0;
   // For a process of this account on this machine: a blob is the file BlobFileName() in it.
   virtual const std::string& folder() const = 0;
 

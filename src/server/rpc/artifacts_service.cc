@@ -242,19 +242,23 @@ class DownloadStream final : public PullStream<pb::DownloadChunk> {
   // `files`: of big blobs the caller is told where they lie.
   // `suspect`: looked at first.
   DownloadStream(Parts& parts, std::vector<Hash> hashes, bool files, const Hash& suspect)
-      : parts_(parts), hashes_(std::move(hashes)), files_(files), suspect_(suspect) {}
+      : parts_(parts), hashes_(std::move(hashes)), files_(files) {
+    if (!suspect.empty()) checker_ = parts_.blobs.NewChecker(suspect);
+  }
 
  protected:
   Status Schedule(std::function<void()> job) override { return parts_.io.Post(std::move(job)); }
 
   Step Produce(pb::DownloadChunk* out) override {
     if (!checked_) {
-      if (!suspect_.empty()) {
-        const Status good = parts_.blobs.Check(suspect_);
-        if (good.code() == StatusCode::kDataLoss) {
+      if (checker_) {
+        const Result<bool> good = checker_->CheckMore();
+        if (good.status().code() == StatusCode::kDataLoss) {
           parts_.trees.Forget();
-          return Step::Finish(good.Prefixed("download"));
+          return Step::Finish(good.status().Prefixed("download"));
         }
+        if (good.ok() && !*good) return Step::Again();
+        checker_.reset();
       }
       const std::vector<Hash> missing = parts_.blobs.Missing(hashes_);
       if (!missing.empty()) {
@@ -312,7 +316,7 @@ class DownloadStream final : public PullStream<pb::DownloadChunk> {
   Parts& parts_;
   const std::vector<Hash> hashes_;
   const bool files_;
-  const Hash suspect_;
+  std::unique_ptr<BlobStore::Checker> checker_;  // of the suspect; null: that is done
   bool checked_ = false;
   std::size_t next_ = 0;
   std::optional<BlobStore::OpenBlob> blob_;
