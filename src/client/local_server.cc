@@ -59,6 +59,18 @@ std::string HowItEnded(const siginfo_t& info) {
   return "signal " + std::to_string(info.si_status);
 }
 
+// Of a server that was killed. A container that shares this folder of folders may have a process of
+// the same number: where that serves, it holds the lock.
+void RemoveUnlessServed(const std::string& dir) {
+  const std::string path = JoinPath(dir, "server/lock");
+  if (!PathExists(path)) {
+    ::rmdir(dir.c_str());  // it got no further; one that is about to makes it anew
+    return;
+  }
+  const Result<FileLock> lock = FileLock::Acquire(path);
+  if (lock.ok()) IgnoreError(RemoveTree(dir), "nobody waits for it");
+}
+
 template <typename T>
 class LocalRead : public ReadStream<T> {
  public:
@@ -199,9 +211,7 @@ void LocalServer::RemoveLeftovers() const {
     const std::string prefix = "gpulayer-local-" + std::to_string(pid_) + "-";
     const Result<std::vector<std::string>> names = ListDir(TempRoot());
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
-      if (name.rfind(prefix, 0) == 0) {
-        IgnoreError(RemoveTree(JoinPath(TempRoot(), name)), "nobody waits for it");
-      }
+      if (name.rfind(prefix, 0) == 0) RemoveUnlessServed(JoinPath(TempRoot(), name));
     }
     return;
   }

@@ -65,5 +65,34 @@ TEST_F(LocalServerTest, AConnectionLostWithItsServerIsNotTriedAgain) {
   EXPECT_FALSE(PathExists(data_dir()));
 }
 
+TEST_F(LocalServerTest, WhatAServerThatDiedEarlyLeftIsRemovedAndNobodyElsesFolder) {
+  // Of three processes of one number, in containers of their own.
+  const std::string script = "#!/bin/sh\nd=" + dir_.path() + "/gpulayer-local-$$-\n" +
+                             "mkdir -p ${d}dead/server ${d}served/server ${d}early\n"
+                             "echo $$ > ${d}dead/server/lock\nln " +
+                             dir_.path() + "/held ${d}served/server/lock\n";
+  ASSERT_TRUE(WriteFileAtomic(dir_.path() + "/gpulayer-server", script, 0700).ok());
+  const Result<FileLock> held = FileLock::Acquire(dir_.path() + "/held");
+  ASSERT_TRUE(held.ok());
+  const char* before = std::getenv("TMPDIR");
+  const std::string saved = before == nullptr ? "" : before;
+  ::setenv("TMPDIR", dir_.path().c_str(), 1);
+  EXPECT_FALSE(LocalServer::Start(nullptr).ok());
+  if (before == nullptr) {
+    ::unsetenv("TMPDIR");
+  } else {
+    ::setenv("TMPDIR", saved.c_str(), 1);
+  }
+  const Result<std::vector<std::string>> names = ListDir(dir_.path());
+  ASSERT_TRUE(names.ok());
+  std::vector<std::string> left;
+  for (const std::string& name : *names) {
+    if (name.rfind("gpulayer-local-", 0) == 0 && name != "gpulayer-local-x") {
+      left.push_back(name.substr(name.rfind('-') + 1));
+    }
+  }
+  EXPECT_EQ(left, std::vector<std::string>{"served"});
+}
+
 }  // namespace
 }  // namespace gpulayer::client

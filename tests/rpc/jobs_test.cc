@@ -212,6 +212,19 @@ TEST_P(JobsTest, ACancelThatIsRefusedHasCancelledNothing) {
   Call second(client_);
   const grpc::Status refused = jobs_->Cancel(&second, request, &reply);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::NOT_FOUND);
+  // Nor if other tasks of the same job, and of another, come between.
+  v1::CancelRequest mixed;
+  for (const std::int64_t task : {0, 99}) {
+    for (const std::int64_t job : {waits, over}) {
+      v1::CancelRequest::Selector* one = mixed.add_tasks();
+      one->set_job(job);
+      one->set_task(job == over ? task : 0);
+    }
+  }
+  Call of_mixed(client_);
+  const grpc::Status none = jobs_->Cancel(&of_mixed, mixed, &reply);
+  EXPECT_EQ(none.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(none.error_message(), refused.error_message());
   EXPECT_EQ(Get(waits).job().state(), static_cast<int>(TaskState::kQueued));
 
   request.mutable_tasks(0)->set_task(0);

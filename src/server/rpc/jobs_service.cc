@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -115,17 +114,23 @@ using Selectors = std::vector<core::CancelTasks::Selector>;
 // Of jobs that are over the core has forgotten which tasks they had. Of all others too: a job may end
 // before the core hears of this, and what a job has never changes.
 Status CheckTasksExist(StoreReader& reader, const Selectors& selectors) {
-  std::map<JobId, std::shared_ptr<const JobSpec>> specs;
+  std::vector<const core::CancelTasks::Selector*> tasks;
   for (const core::CancelTasks::Selector& selector : selectors) {
-    if (!selector.task) continue;
-    const auto [it, is_new] = specs.try_emplace(selector.job);
-    if (is_new) {
-      const Result<JobRecord> job = reader.GetJob(selector.job);
-      if (job.ok()) it->second = job->spec;
+    if (selector.task) tasks.push_back(&selector);
+  }
+  // By job: one spec in memory at a time, of thousands that may have some MiB each.
+  std::stable_sort(tasks.begin(), tasks.end(),
+                   [](const auto* a, const auto* b) { return a->job < b->job; });
+  JobId job(0);
+  std::shared_ptr<const JobSpec> spec;
+  for (const core::CancelTasks::Selector* task : tasks) {
+    if (task->job != job) {
+      job = task->job;
+      spec.reset();
+      if (const Result<JobRecord> record = reader.GetJob(job); record.ok()) spec = record->spec;
     }
-    if (it->second == nullptr) continue;  // the core says so
-    if (!it->second->HasTask(*selector.task)) {
-      return core::NoSuchTask({selector.job, *selector.task}, *it->second);
+    if (spec != nullptr && !spec->HasTask(*task->task)) {  // without one the core says so
+      return core::NoSuchTask({job, *task->task}, *spec);
     }
   }
   return OkStatus();
