@@ -16,6 +16,7 @@
 #include "cli/hints.h"
 #include "cli/json.h"
 #include "cli/print.h"
+#include "cli/thread.h"
 #include "gpulayer/text.h"
 
 namespace gpulayer::cli {
@@ -24,14 +25,15 @@ namespace {
 using std::chrono::milliseconds;
 
 // Says why nothing comes, once that has lasted: at once on a terminal, later where lines are kept.
+// Where no thread is to be had nothing is said.
 class WaitTeller {
  public:
   WaitTeller(Client client, std::int64_t job) : client_(std::move(client)), job_(job) {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = TryThread([this] { Run(); });
   }
   ~WaitTeller() {
     Quiet();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
   WaitTeller(const WaitTeller&) = delete;
   WaitTeller& operator=(const WaitTeller&) = delete;

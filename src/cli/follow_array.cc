@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/print.h"
+#include "cli/thread.h"
 #include "gpulayer/text.h"
 
 namespace gpulayer::cli {
@@ -167,6 +168,7 @@ class AllLogs {
     changed_.notify_all();
     for (std::thread& reader : readers_) reader.join();
     readers_.clear();
+    Run();  // what there was no thread for: late is better than never
     return unwritten_;
   }
 
@@ -194,7 +196,8 @@ class AllLogs {
     const std::lock_guard<std::mutex> lock(mutex_);
     tasks_.push_back(task);
     if (readers_.size() < readers_at_once_ && tasks_.size() > idle_) {
-      readers_.emplace_back([this] { Run(); });
+      std::thread reader = TryThread([this] { Run(); });
+      if (reader.joinable()) readers_.push_back(std::move(reader));
     }
     changed_.notify_one();
   }

@@ -18,7 +18,8 @@ struct FollowArrayOptions {
   bool json = false;  // standard output belongs to a document: logs go to standard error
   // A log could not be printed; from any thread, perhaps more than once. Is to end the client's calls.
   std::function<void()> on_unwritten;
-  // Logs that are read at the same time. Tasks beyond are read as others end: later, not less.
+  // Logs that are read at the same time, fewer where threads are short. Tasks beyond are read as
+  // others end, without any when the job is over: later, not less.
   std::size_t log_readers = 64;
 };
 

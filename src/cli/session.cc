@@ -4,6 +4,7 @@
 
 #include "cli/args.h"
 #include "cli/print.h"
+#include "cli/thread.h"
 
 namespace gpulayer::cli {
 namespace {
@@ -31,7 +32,9 @@ Session::Session() {
   const sigset_t set = OurSignals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error of write()
-  waiter_ = std::thread([this] { Run(); });
+  waiter_ = TryThread([this] { Run(); });
+  // Nobody would hear them: they end the program, as they do any other.
+  if (!waiter_.joinable()) ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
 Session::~Session() {
@@ -39,8 +42,10 @@ Session::~Session() {
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_ = true;
   }
-  ::pthread_kill(waiter_.native_handle(), kWake);
-  waiter_.join();
+  if (waiter_.joinable()) {
+    ::pthread_kill(waiter_.native_handle(), kWake);
+    waiter_.join();
+  }
   if (canceller_.joinable()) canceller_.join();
 }
 
@@ -129,7 +134,8 @@ void Session::OnInterrupt() {
   if (!client) return LeaveBy(SIGINT);
   PrintNote("cancelling job " + std::to_string(job) + " (Ctrl-C again leaves)");
   // Elsewhere: this thread has to hear the second Ctrl-C.
-  canceller_ = std::thread([this, client = *std::move(client), job] { CancelJob(client, job); });
+  canceller_ = TryThread([this, client = *client, job] { CancelJob(client, job); });
+  if (!canceller_.joinable()) CancelJob(*std::move(client), job);
 }
 
 void Session::CancelJob(Client client, std::int64_t job) {
