@@ -7,10 +7,15 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <limits>
+#include <new>
+#include <system_error>
 
 #include "base/fs.h"
+#include "base/log.h"
 
 namespace gpulayer {
 
@@ -41,6 +46,42 @@ std::uint64_t StartedFileLimit() {
   if (const std::uint64_t started = started_file_limit; started != 0) return started;
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+namespace {
+
+const char* ended_program = "";
+
+[[noreturn]] void SayAndEnd() {
+  std::set_terminate(std::abort);
+  alarm(5);  // the log's lock may be held by the very thread that throws
+  std::string what = "terminated without an exception";
+  const char* const raise = ". Raise the limits of this account (ulimit -u, -v) and try again.";
+  const char* hint = "";
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::system_error& error) {
+    what = error.what();
+    if (error.code() == std::errc::resource_unavailable_try_again) hint = raise;
+  } catch (const std::bad_alloc&) {
+    what = "no memory";
+    hint = raise;
+  } catch (const std::exception& error) {
+    what = std::string("uncaught exception: ") + error.what();
+  } catch (...) {
+    what = "uncaught exception of an unknown type";
+  }
+  std::fprintf(stderr, "%s: %s%s\n", ended_program, what.c_str(), hint);
+  if (LogsToFile()) LogError("ends: " + what + hint);
+  if (*hint == '\0') std::abort();
+  _exit(1);
+}
+
+}  // namespace
+
+void SayWhatEndsUs(const char* program) {
+  ended_program = program;
+  std::set_terminate(SayAndEnd);
 }
 
 void LeaveStarter(const std::string& fd) {

@@ -19,6 +19,12 @@ void RaiseFileLimit();
 // The soft limit that this process was started with, which is what its jobs get.
 std::uint64_t StartedFileLimit();
 
+// From here on an exception that nobody catches ends the process with a line that says which, on
+// standard error and in the log. Nothing of ours throws; the libraries do for want of a thread or of
+// memory, which is exit code 1; anything else is a fault in the program and aborts. For a daemon's
+// main. `program` is kept.
+void SayWhatEndsUs(const char* program);
+
 // Of a daemon's `--started-under FD`: closes that descriptor of whoever started it, who waits until
 // it is closed. Other text does nothing.
 void LeaveStarter(const std::string& fd);

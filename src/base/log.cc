@@ -4,6 +4,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 
@@ -34,6 +35,8 @@ std::shared_ptr<spdlog::logger> Make(const std::string& program, spdlog::sink_pt
   return logger;
 }
 
+std::atomic<bool> logs_to_file{false};
+
 std::shared_ptr<spdlog::logger>& Logger() {
   // Of a program that keeps no log: its lines are a person's to read, like its other words.
   static auto& logger = *new std::shared_ptr<spdlog::logger>([] {
@@ -56,11 +59,14 @@ Status OpenLog(const std::string& program, const std::string& file, LogLevel lev
       sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file);
     }
     Logger() = Make(program, std::move(sink), level);
+    logs_to_file = !file.empty();
   } catch (const spdlog::spdlog_ex& e) {
     return PermissionDenied("open log " + file + ": " + e.what());
   }
   return OkStatus();
 }
+
+bool LogsToFile() { return logs_to_file; }
 
 void Log(LogLevel level, std::string_view line) {
   Logger()->log(ToSpdlog(level), spdlog::string_view_t(line.data(), line.size()));

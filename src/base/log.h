@@ -16,6 +16,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
 // kWarning and above go to standard error. `file` empty: standard error.
 // GPULAYER_LOG=debug|info|warning|error|off overrides `level`.
 Status OpenLog(const std::string& program, const std::string& file, LogLevel level);
+bool LogsToFile();
 void Log(LogLevel level, std::string_view line);
 
 inline void LogDebug(std::string_view line) { Log(LogLevel::kDebug, line); }

@@ -10,13 +10,10 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 
 #include "base/daemon.h"
@@ -247,27 +244,8 @@ int ServeEphemeral(const UniqueFd& signals) {
   return removed.ok() ? 0 : Fail(removed);
 }
 
-// Nothing of ours throws; the libraries do for want of a thread or of memory.
-[[noreturn]] void SayWhatIsLacking() {
-  std::string what;
-  try {
-    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
-  } catch (const std::system_error& error) {
-    what = error.what();
-  } catch (const std::bad_alloc&) {
-    what = "no memory";
-  } catch (...) {
-  }
-  if (what.empty()) std::abort();
-  std::fprintf(stderr,
-               "gpulayer-server: %s. Raise the limits of this account (ulimit -u, -v) and try "
-               "again.\n",
-               what.c_str());
-  _exit(1);
-}
-
 int Main(int argc, char** argv) {
-  std::set_terminate(SayWhatIsLacking);
+  SayWhatEndsUs("gpulayer-server");
   KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
   RaiseFileLimit();

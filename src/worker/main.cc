@@ -253,6 +253,7 @@ int Serve(WorkerOptions options) {
 }
 
 int Main(const std::vector<std::string>& args) {
+  SayWhatEndsUs("gpulayer-worker");
   KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
   RaiseFileLimit();

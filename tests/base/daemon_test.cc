@@ -1,16 +1,25 @@
 #include "base/daemon.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <new>
 #include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
 
 #include "base/fs.h"
+#include "base/log.h"
 #include "support/temp_dir.h"
 
 namespace gpulayer {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(LockHolderTest, IsWhoHoldsItNow) {
   const testing::TempDir dir;
@@ -23,6 +32,31 @@ TEST(LockHolderTest, IsWhoHoldsItNow) {
     EXPECT_EQ(LockHolder(path), getpid());
   }
   EXPECT_EQ(LockHolder(path), std::nullopt);  // what is written there is of one that is gone
+}
+
+// In a thread of a daemon whose log is `path`; empty: standard error.
+template <typename What>
+void ThrowUncaught(const std::string& path, const What& what) {
+  IgnoreError(OpenLog("log", path, LogLevel::kInfo), "the test looks for it");
+  SayWhatEndsUs("gpulayer-daemon");
+  std::thread([&] { throw what; }).join();
+}
+
+TEST(UncaughtTest, IsSaidInTheLog) {
+  const testing::TempDir dir;
+  EXPECT_EXIT(ThrowUncaught(dir / "log", std::out_of_range("at 7")),
+              ::testing::KilledBySignal(SIGABRT), "^gpulayer-daemon: uncaught exception: at 7\n$");
+  EXPECT_THAT(ReadFile(dir / "log").value_or(""), HasSubstr("ends: uncaught exception: at 7\n"));
+}
+
+TEST(UncaughtTest, WantOfMemoryIsNoFaultOfTheProgram) {
+  const testing::TempDir dir;
+  const std::string said = "no memory. Raise the limits of this account";
+  EXPECT_EXIT(ThrowUncaught(dir / "log", std::bad_alloc()), ::testing::ExitedWithCode(1), said);
+  EXPECT_THAT(ReadFile(dir / "log").value_or(""), HasSubstr("ends: " + said));
+  // Once, where the log is standard error.
+  EXPECT_EXIT(ThrowUncaught("", std::bad_alloc()), ::testing::ExitedWithCode(1),
+              "^gpulayer-daemon: " + said + "[^\n]*\n$");
 }
 
 TEST(FileLimitTest, JobsGetTheOneOfBefore) {
