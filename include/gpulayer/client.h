@@ -132,6 +132,8 @@ class Job;
 
 // Connection to one server.
 // Threads:   every method may be called from any thread at once. A copy is the same connection.
+// Processes: it is of the process that connected. In a forked child every call that asks the server
+//            is FAILED_PRECONDITION at once: connect anew there.
 // Ownership: the connection (and with target "local" the server) ends with the last copy and the
 //            last Job.
 // Blocking:  all methods but the accessors wait for the server, at most

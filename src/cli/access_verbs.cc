@@ -27,7 +27,7 @@ void AddLogin(Parser& parser) {
 void AddLogout(Parser& parser) {
   auto args = std::make_shared<TargetArgs>();
   Verb verb = parser.Add("logout", "Forget a login.", "gpulayer logout server-box");
-  verb.Word("NAME", &args->name, "which (default: the one in use)");
+  verb.OptionalWord("NAME", &args->name, "which (default: the one in use)");
   AddJson(verb, &args->json);
   verb.Check([&name = args->name] {
     // "here" was a name like another once (docs/adr/0006).

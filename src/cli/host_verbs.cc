@@ -59,8 +59,8 @@ void AddJoin(Parser& parser) {
   JoinOptions& options = args->options;
   Verb verb = parser.Add("join", "Make this machine a worker of another one's server.",
                          "gpulayer join server-box:7461 --token @token");
-  verb.Word("ADDRESS", &options.address,
-            "host:port of the server; none: start again the worker that this machine is");
+  verb.OptionalWord("ADDRESS", &options.address,
+                    "host:port of the server; none: start again the worker that this machine is");
   verb.Text("--token", kToken, &options.token,
             "token, - (standard input), @FILE, or GPULAYER_TOKEN");
   verb.Text("--name", "NAME", &options.name, "name of this worker (default: the host's)");

@@ -40,6 +40,12 @@ class HelpFormatter : public CLI::Formatter {
     }
     return "Usage: " + name + " [OPTIONS] -- PROGRAM [ARGUMENT…]\n";
   }
+  // To the parser every word may be missing: our own checks say it better. Those that may be are
+  // marked by what means something only where options are read from a file.
+  std::string make_option_usage(const CLI::Option* option) const override {
+    const std::string name = option->get_name(true) + (option->get_expected_max() > 1 ? "..." : "");
+    return !option->get_configurable() ? "[" + name + "]" : name;
+  }
 };
 
 void CheckValues(const CLI::App& verb) {
@@ -184,6 +190,11 @@ void Verb::ManyPairs(const std::string& name, std::map<std::string, std::string>
 // Its name says what it is.
 void Verb::Word(const std::string& name, std::string* value, const std::string& help) {
   Text(name, "", value, help);
+}
+
+void Verb::OptionalWord(const std::string& name, std::string* value, const std::string& help) {
+  Word(name, value, help);
+  state_->app->get_option(name)->configurable(false);  // see HelpFormatter
 }
 
 void Verb::Word(const std::string& name, Convert convert, const std::string& help) {

@@ -74,9 +74,11 @@ class Verb {
             const std::string& help);
   void ManyPairs(const std::string& name, std::map<std::string, std::string>* pairs,
                  const std::string& help);
-  // A word without an option before it. That it is missing is for Check() to say.
+  // A word without an option before it. The usage shows that it is needed, and Check() has to say
+  // so if it is missing.
   void Word(const std::string& name, std::string* value, const std::string& help);
   void Word(const std::string& name, Convert convert, const std::string& help);
+  void OptionalWord(const std::string& name, std::string* value, const std::string& help);
   void Words(const std::string& name, Convert convert, const std::string& help);  // for each
   // The verb takes what stands after `--`.
   void Command(std::vector<std::string>* command);
