@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -28,6 +29,15 @@ std::optional<pid_t> LockHolder(const std::string& path) {
   const long pid = text.ok() ? std::strtol(text->c_str(), nullptr, 10) : 0;
   if (pid <= 0 || pid > std::numeric_limits<pid_t>::max()) return std::nullopt;
   return static_cast<pid_t>(pid);
+}
+
+bool IsDataDir(int dir_fd) {
+  const auto has = [dir_fd](const char* name) {
+    struct stat st{};
+    return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+  };
+  return (has("server/lock") && has("server/server.db")) ||
+         (has("worker/worker.lock") && has("worker/worker.json"));
 }
 
 namespace {

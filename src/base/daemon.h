@@ -14,6 +14,9 @@ namespace gpulayer {
 // does, or it has not written yet.
 std::optional<pid_t> LockHolder(const std::string& path);
 
+// Whether this folder is the data directory of a server or worker, running or not: keys are in it.
+bool IsDataDir(int dir_fd);
+
 // Raises the soft limit of open files to the hard one: every connection is one. For a daemon's main.
 void RaiseFileLimit();
 // The soft limit that this process was started with, which is what its jobs get.

@@ -1,10 +1,13 @@
 #include "client/list_source.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
+#include "base/daemon.h"
 #include "base/fs.h"
 #include "base/host.h"
 #include "base/text.h"
@@ -59,13 +62,16 @@ std::vector<std::string> OwnFolders(const std::string& config_dir, const std::st
 }
 
 Result<tree::Listing> ListSource(const std::string& dir, const SourceRules& rules) {
-  for (const std::string& own : rules.never) {
-    std::error_code unknown;  // then the scan says it
-    if (std::filesystem::equivalent(dir, own, unknown)) {
-      return FailedPrecondition("ship " + Printable(dir) +
-                                ": it holds GPUlayer's own files, keys among them. Ship another "
-                                "folder");
-    }
+  const Result<UniqueFd> root = OpenFile(dir, O_RDONLY | O_DIRECTORY);  // none: the scan says it
+  const bool own = (root.ok() && IsDataDir(root->get())) ||
+                   std::any_of(rules.never.begin(), rules.never.end(), [&](const std::string& one) {
+                     std::error_code unknown;
+                     return std::filesystem::equivalent(dir, one, unknown);
+                   });
+  if (own) {
+    return FailedPrecondition("ship " + Printable(dir) +
+                              ": it holds GPUlayer's own files, keys among them. Ship another "
+                              "folder");
   }
   tree::ScanOptions scan;
   scan.limit_bytes = rules.limit_bytes;

@@ -106,6 +106,7 @@ Result<Listing> Scan(const std::string& root, const ScanOptions& options) {
   plan.limit_files = options.limit_files;
   plan.entries_after_limit = options.entries_after_limit;
   plan.name_ignored = options.name_ignored;
+  plan.leave_data_dirs = true;
   for (const std::string& folder : options.never) {
     if (std::string path = PathBelow(real, folder); !path.empty()) {
       plan.never.push_back(std::move(path));

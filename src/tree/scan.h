@@ -71,6 +71,7 @@ struct ScanOptions {
   std::int64_t limit_bytes = limits::kSourceLimitBytes;
   std::int64_t limit_files = limits::kSourceLimitFiles;
   // Absolute paths of folders that never ship, whatever the rules say; one that would is a warning.
+  // The same holds of each data directory of a server or worker.
   std::vector<std::string> never;
   bool name_ignored = false;  // fill Listing::ignored
   // Once over a limit the walk only goes on to find the largest folders, for this many entries.

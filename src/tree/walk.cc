@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/daemon.h"
 #include "base/fs.h"
 #include "base/text.h"
 #include "tree/beneath.h"
@@ -20,6 +21,7 @@ namespace gpulayer::tree {
 namespace {
 
 constexpr std::size_t kLargestShown = 10;
+constexpr char kOwnFiles[] = "GPUlayer's own files, keys among them";
 
 // A repository (or the folder, where there is none): a realm of rules and tracked files.
 struct Domain {
@@ -150,9 +152,21 @@ class Walker {
       Warn(path, "cannot be listed");
       return OkStatus();
     }
+    if (plan_.leave_data_dirs && !path.empty() && MayBeDataDir(*names) && IsDataDir(dir.get())) {
+      folders_[self.index].listed = false;
+      if (!self.ignored) Warn(path, kOwnFiles);
+      return OkStatus();
+    }
     if (plan_.use_rules && !Enter(dir.get(), path, *names, &self)) return OkStatus();
     for (const Name& name : *names) Visit(dir.get(), path, name, self);
     return OkStatus();
+  }
+
+  // Of most folders no more than their names is to be looked at.
+  static bool MayBeDataDir(const std::vector<Name>& names) {
+    return std::any_of(names.begin(), names.end(), [](const Name& name) {
+      return name.name == "server" || name.name == "worker";
+    });
   }
 
   // With the right to list it and to open what is in it, if that can be had.
@@ -258,7 +272,7 @@ class Walker {
       return;
     }
     if (is_folder && std::find(plan_.never.begin(), plan_.never.end(), path) != plan_.never.end()) {
-      Warn(path, "GPUlayer's own files, keys among them");
+      Warn(path, kOwnFiles);
       return;
     }
     if (is_folder) {

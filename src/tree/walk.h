@@ -30,6 +30,7 @@ struct WalkPlan {
   bool open_up = false;
   bool name_ignored = false;       // fill `ignored`
   std::vector<std::string> never;  // folders, relative to the root, that are no part of it
+  bool leave_data_dirs = false;    // nor are data directories of a server or worker below the root
   std::int64_t limit_bytes = INT64_MAX;
   std::int64_t limit_files = INT64_MAX;
   std::int64_t entries_after_limit = 0;

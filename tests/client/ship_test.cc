@@ -106,6 +106,27 @@ TEST_F(ShipTest, OurOwnFoldersDoNotShip) {
   EXPECT_TRUE(ShipSource(server_, root() + "/config/targets", options_).ok());
 }
 
+TEST_F(ShipTest, NoDataDirectoryShipsWhereverItLies) {
+  Write(".gpulayerignore", "!*\n");
+  Write("a", "");
+  Write("x/state/server/lock", "");
+  Write("x/state/server/server.db", "");
+  Write("x/state/server/tls/ca.key", "secret");
+  Write("box/worker/worker.lock", "");
+  Write("box/worker/worker.json", "{}");
+  Write("mine/server/main.py", "");  // of a like name
+  Write("mine/worker/worker.json", "");
+  const Result<Shipped> shipped = ShipSource(server_, root(), options_);
+  ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
+  EXPECT_EQ(shipped->warnings,
+            (std::vector<std::string>{"left out box: GPUlayer's own files, keys among them",
+                                      "left out x/state: GPUlayer's own files, keys among them"}));
+  EXPECT_EQ(server_.blobs.count(std::string(Hash::Of("secret").bytes())), 0U);
+  EXPECT_EQ(server_.blobs.count(std::string(Hash::Of("{}").bytes())), 0U);
+  EXPECT_EQ(ShipSource(server_, root() + "/box", options_).status().code(),
+            StatusCode::kFailedPrecondition);
+}
+
 TEST_F(ShipTest, OverTheLimitNothingIsAskedOrSent) {
   Write("big/x", std::string(2 << 20, 'x'));
   const Status status = ShipSource(server_, root(), options_).status();
