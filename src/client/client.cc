@@ -58,10 +58,12 @@ Result<std::vector<Job>> Client::SubmitBatch(const std::vector<JobSpec>& specs) 
 Result<SourceListing> Client::PreviewSource(const JobSpec& spec) {
   SourceListing out;
   if (spec.source_dir.empty()) return out;
-  GPULAYER_ASSIGN_OR_RETURN(
-      tree::Listing listing,
-      client::ListSource(spec.source_dir, {spec.source_limit_bytes, spec.source_limit_files,
-                                           spec.command, client::OwnFolders("", ""), true}));
+  GPULAYER_ASSIGN_OR_RETURN(tree::Listing listing,
+                            client::ListSource(spec.source_dir, {spec.source_limit_bytes,
+                                                                 spec.source_limit_files,
+                                                                 {spec.command},
+                                                                 client::OwnFolders("", ""),
+                                                                 true}));
   for (const tree::ListedEntry& entry : listing.entries) {
     if (entry.type == EntryType::kFolder) continue;
     const std::int64_t size = entry.type == EntryType::kFile ? entry.stamp.size : 0;

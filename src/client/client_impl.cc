@@ -65,14 +65,17 @@ Status api::Client::Impl::Call(Method method, const google::protobuf::MessageLit
                           {std::chrono::steady_clock::now() + options_.call_timeout, interrupt_});
 }
 
-Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec,
+Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec, std::span<const JobSpec> batch,
                                             std::map<std::string, client::Shipped>* sources,
                                             std::vector<std::string>* warnings) {
   GPULAYER_ASSIGN_OR_RETURN(v1::JobSpec out, client::ToProto(spec));
   GPULAYER_RETURN_IF_ERROR(client::CheckFilesHere(spec));
   client::ShipOptions ship;
-  ship.source = {spec.source_limit_bytes, spec.source_limit_files, spec.command,
-                 client::OwnFolders(options_.config_dir, options_.data_dir), false};
+  ship.source = {spec.source_limit_bytes,
+                 spec.source_limit_files,
+                 {},
+                 client::OwnFolders(options_.config_dir, options_.data_dir),
+                 false};
   if (const std::string cache = client::CacheDir(); !cache.empty()) {
     ship.cache_dir = JoinPath(cache, "hashes");
   }
@@ -81,6 +84,10 @@ Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec,
   if (!spec.source_dir.empty()) {
     auto found = sources->find(spec.source_dir);
     if (found == sources->end()) {
+      // Listed once for all of them.
+      for (const JobSpec& other : batch) {
+        if (other.source_dir == spec.source_dir) ship.source.commands.push_back(other.command);
+      }
       GPULAYER_ASSIGN_OR_RETURN(client::Shipped shipped,
                                 client::ShipSource(*transport_, spec.source_dir, ship));
       *warnings = shipped.warnings;
@@ -127,7 +134,7 @@ Result<std::vector<api::Job>> api::Client::Impl::Submit(const std::shared_ptr<Im
   std::map<std::string, client::Shipped> sources;
   std::vector<std::vector<std::string>> warnings(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    Result<v1::JobSpec> job = Ship(specs[i], &sources, &warnings[i]);
+    Result<v1::JobSpec> job = Ship(specs[i], specs, &sources, &warnings[i]);
     if (!job.ok()) {
       if (client::Thrown(interrupt_)) return Cancelled("interrupted: nothing was submitted");
       if (job.status().code() != StatusCode::kUnavailable) return job.status();

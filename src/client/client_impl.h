@@ -46,7 +46,9 @@ class api::Client::Impl {
   Impl(ClientOptions options, client::Target target, std::unique_ptr<client::LocalServer> local,
        std::unique_ptr<client::Transport> transport);
 
-  Result<v1::JobSpec> Ship(const JobSpec& spec, std::map<std::string, client::Shipped>* sources,
+  // `batch`: all that are submitted with it.
+  Result<v1::JobSpec> Ship(const JobSpec& spec, std::span<const JobSpec> batch,
+                           std::map<std::string, client::Shipped>* sources,
                            std::vector<std::string>* warnings);
   Result<std::string> RunFolder(std::int64_t job, const DownloadOptions& options);
   // Takes those that succeeded out of what `spec`, the job's own, asks for.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "base/daemon.h"
@@ -27,24 +28,36 @@ std::string FileInside(const std::string& dir, const std::string& text) {
 
 constexpr std::size_t kNamed = 3;
 
-void WarnOfWhatIsNamed(const std::string& dir, const std::vector<std::string>& command,
+// The file of the source that a word names and the rules leave out; empty: none.
+std::string LeftOutFile(const std::string& dir, const std::string& word,
+                        const tree::Listing& listing, std::string* lines) {
+  const std::size_t equals = word.find('=');  // --data=data/big.csv
+  std::string file = FileInside(dir, word);
+  if (file.empty() && equals != std::string::npos) file = FileInside(dir, word.substr(equals + 1));
+  *lines = file.empty() ? "" : tree::LinesToShip(listing, file);
+  return lines->empty() ? "" : file;
+}
+
+void WarnOfWhatIsNamed(const std::string& dir,
+                       const std::vector<std::vector<std::string>>& commands,
                        tree::Listing* listing) {
   std::vector<tree::Warning> said;
   std::size_t more = 0;
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    const std::string& word = command[i];
-    // A program without a slash is looked for on the worker's PATH.
-    if (i == 0 && word.find('/') == std::string::npos) continue;
-    const std::size_t equals = word.find('=');  // --data=data/big.csv
-    std::string file = FileInside(dir, word);
-    if (file.empty() && equals != std::string::npos) {
-      file = FileInside(dir, word.substr(equals + 1));
+  std::set<std::string> seen;  // jobs of a batch have most words in common
+  for (const std::vector<std::string>& command : commands) {
+    for (std::size_t i = 0; i < command.size(); ++i) {
+      const std::string& word = command[i];
+      // A program without a slash is looked for on the worker's PATH.
+      if (i == 0 && word.find('/') == std::string::npos) continue;
+      if (!seen.insert(word).second) continue;
+      std::string lines;
+      const std::string file = LeftOutFile(dir, word, *listing, &lines);
+      if (file.empty() || (said.size() == kNamed && ++more > 0)) continue;
+      said.push_back({".", file +
+                               " is here, but the ignore rules leave it out: it is not shipped. " +
+                               "Write " + lines + " into " + JoinPath(dir, ".gpulayerignore") +
+                               " to ship it"});
     }
-    const std::string lines = file.empty() ? "" : tree::LinesToShip(*listing, file);
-    if (lines.empty() || (said.size() == kNamed && ++more > 0)) continue;
-    said.push_back({".", file + " is here, but the ignore rules leave it out: it is not shipped. " +
-                             "Write " + lines + " into " + JoinPath(dir, ".gpulayerignore") +
-                             " to ship it"});
   }
   if (more > 0) {
     said.push_back({".", std::to_string(more) + " more that the command names are left out so"});
@@ -80,7 +93,7 @@ Result<tree::Listing> ListSource(const std::string& dir, const SourceRules& rule
   scan.name_ignored = rules.name_ignored;
   GPULAYER_ASSIGN_OR_RETURN(tree::Listing listing, tree::Scan(dir, scan));
   GPULAYER_RETURN_IF_ERROR(tree::CheckLimit(listing, scan));
-  WarnOfWhatIsNamed(dir, rules.command, &listing);
+  WarnOfWhatIsNamed(dir, rules.commands, &listing);
   return listing;
 }
 

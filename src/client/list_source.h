@@ -14,9 +14,10 @@ namespace gpulayer::client {
 struct SourceRules {
   std::int64_t limit_bytes = 0;
   std::int64_t limit_files = 0;
-  std::vector<std::string> command;  // words that name a file which does not ship are warned of
-  std::vector<std::string> never;    // folders that do not ship: our own
-  bool name_ignored = false;         // fill Listing::ignored
+  // Of all jobs that it ships for: words that name a file which does not ship are warned of.
+  std::vector<std::vector<std::string>> commands;
+  std::vector<std::string> never;  // folders that do not ship: our own
+  bool name_ignored = false;       // fill Listing::ignored
 };
 
 // Our configuration, and the data of this account's server and worker: they hold keys.

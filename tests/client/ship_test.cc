@@ -75,7 +75,9 @@ TEST_F(ShipTest, AFileThatTheCommandNamesAndRulesLeaveOutIsWarnedOf) {
   Write("data/big.csv", "1");
   Write("sq", "1");
   Write("a.py", "");
-  options_.source.command = {"./sq", "a.py", "data", "--in=data/big.csv", "none.csv", "../x", ""};
+  // Of two jobs of a batch.
+  options_.source.commands = {{"./sq", "a.py", "data", "none.csv", "../x", ""},
+                              {"./sq", "--in=data/big.csv"}};
   Result<Shipped> shipped = ShipSource(server_, root(), options_);
   ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
   ASSERT_EQ(shipped->warnings.size(), 2U);
@@ -88,7 +90,7 @@ TEST_F(ShipTest, AFileThatTheCommandNamesAndRulesLeaveOutIsWarnedOf) {
   shipped = ShipSource(server_, root(), options_);
   ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
   EXPECT_EQ(shipped->warnings, std::vector<std::string>());
-  options_.source.command = {"sq"};  // of the worker's PATH
+  options_.source.commands = {{"sq"}};  // of the worker's PATH
   Write(".gpulayerignore", "");
   EXPECT_EQ(ShipSource(server_, root(), options_)->warnings, std::vector<std::string>());
 }
