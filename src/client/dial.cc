@@ -21,6 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr int kMostStuck = 8;  // resolvers that nobody waits for any more; a thread each
 constexpr int kMaxPort = 65535;
+constexpr int kSliceMs = 50;  // an interrupt is looked for this often
 
 // Digits, not too many to be counted; what is no port for being too large is told apart.
 std::optional<int> PortOf(const std::string& text) {
@@ -68,7 +69,8 @@ std::atomic<int>& Asking() {
   return count;
 }
 
-int ConnectOne(const SocketAddress& address, SteadyTime end, UniqueFd* out) {
+int ConnectOne(const SocketAddress& address, SteadyTime end, const InterruptPtr& interrupt,
+               UniqueFd* out) {
   UniqueFd fd(::socket(address.value.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno;
   int error = 0;
@@ -77,7 +79,7 @@ int ConnectOne(const SocketAddress& address, SteadyTime end, UniqueFd* out) {
   }
   if (error == EINPROGRESS) {
     socklen_t size = sizeof error;
-    if (!WaitForSocket(fd.get(), POLLOUT, end)) return ETIMEDOUT;
+    if (!WaitForSocket(fd.get(), POLLOUT, end, interrupt)) return ETIMEDOUT;
     if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
   }
   if (error == 0) *out = std::move(fd);
@@ -146,12 +148,14 @@ Status Unreachable(const HostPort& address, const std::string& why) {
   return Unavailable("server " + ToString(address) + ": " + why);
 }
 
-bool WaitForSocket(int fd, short events, SteadyTime end) {
+bool WaitForSocket(int fd, short events, SteadyTime end, const InterruptPtr& interrupt) {
   for (;;) {
     pollfd p{fd, events, 0};
-    const int n = ::poll(&p, 1, MillisLeft(end));
+    const int left = MillisLeft(end);
+    const int n = ::poll(&p, 1, interrupt ? std::min(left, kSliceMs) : left);
     if (n > 0) return true;
-    if (n == 0 || errno != EINTR) return false;
+    if (n < 0 && errno != EINTR) return false;
+    if (MillisLeft(end) == 0 || Thrown(interrupt)) return false;
   }
 }
 
@@ -160,7 +164,8 @@ int AskSystem(const HostPort& address, std::vector<SocketAddress>* out) {
 }
 
 Result<std::vector<SocketAddress>> Resolve(const HostPort& address, SteadyTime end,
-                                           const Resolver& resolver) {
+                                           const Resolver& resolver,
+                                           const InterruptPtr& interrupt) {
   std::vector<SocketAddress> numeric;
   if (Ask(address, AI_NUMERICHOST, &numeric) == 0) return numeric;
 
@@ -189,8 +194,10 @@ Result<std::vector<SocketAddress>> Resolve(const HostPort& address, SteadyTime e
 
   const MutexLock lock(question->mutex);
   while (!question->answered) {
-    if (MillisLeft(end) == 0) return silent;
-    question->cv.WaitFor(question->mutex, milliseconds(MillisLeft(end)));
+    if (MillisLeft(end) == 0 || Thrown(interrupt)) return silent;
+    const int left = MillisLeft(end);
+    question->cv.WaitFor(question->mutex,
+                         milliseconds(interrupt ? std::min(left, kSliceMs) : left));
   }
   if (question->rc != 0) {
     return Unreachable(address, std::string("the name is not known (") +
@@ -200,14 +207,14 @@ Result<std::vector<SocketAddress>> Resolve(const HostPort& address, SteadyTime e
 }
 
 Result<UniqueFd> ConnectAny(const HostPort& name, const std::vector<SocketAddress>& addresses,
-                            SteadyTime end) {
+                            SteadyTime end, const InterruptPtr& interrupt) {
   int error = ETIMEDOUT;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
+  for (std::size_t i = 0; i < addresses.size() && !Thrown(interrupt); ++i) {
     const SteadyTime now = Now();
     const auto share =
         std::max(end - now, SteadyTime::duration::zero()) / static_cast<int>(addresses.size() - i);
     UniqueFd fd;
-    error = ConnectOne(addresses[i], now + share, &fd);
+    error = ConnectOne(addresses[i], now + share, interrupt, &fd);
     if (error == 0) return fd;
   }
   if (error == ECONNREFUSED) {

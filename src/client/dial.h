@@ -14,6 +14,7 @@
 
 #include "base/fs.h"
 #include "base/status.h"
+#include "client/interrupt_state.h"
 
 namespace gpulayer::client {
 
@@ -37,8 +38,8 @@ Status Unreachable(const HostPort& address, const std::string& why);
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-// False: nothing of `events` by then.
-bool WaitForSocket(int fd, short events, SteadyTime end);
+// False: nothing of `events` by then, or interrupted.
+bool WaitForSocket(int fd, short events, SteadyTime end, const InterruptPtr& interrupt = nullptr);
 
 struct SocketAddress {
   sockaddr_storage value{};
@@ -49,18 +50,20 @@ struct SocketAddress {
 using Resolver = std::function<int(const HostPort&, std::vector<SocketAddress>*)>;
 int AskSystem(const HostPort& address, std::vector<SocketAddress>* out);
 
-// Blocking: until `end`. A resolver that is slower goes on in a thread nobody waits for; when many
+// Blocking: until `end`, or a twentieth of a second after the interrupt; what is said then is of no
+//           use. A resolver that is slower goes on in a thread nobody waits for; when many
 //           are stuck like that, no more are asked.
 // Errors:   UNAVAILABLE: the name is not known, or the name server does not answer.
 Result<std::vector<SocketAddress>> Resolve(const HostPort& address, SteadyTime end,
-                                           const Resolver& resolver = AskSystem);
+                                           const Resolver& resolver = AskSystem,
+                                           const InterruptPtr& interrupt = nullptr);
 
 // Tries one after the other; each may take its share of the time that is left, so that a dead one
 // in front does not hide a good one.
-// Blocking: until `end`.
+// Blocking: as Resolve.
 // Errors:   UNAVAILABLE: nobody listens, no answer, no way there (of the last one).
 Result<UniqueFd> ConnectAny(const HostPort& name, const std::vector<SocketAddress>& addresses,
-                            SteadyTime end);
+                            SteadyTime end, const InterruptPtr& interrupt = nullptr);
 
 }  // namespace gpulayer::client
 

@@ -92,7 +92,7 @@ class Link {
         return Cancelled("connect to " + ToString(endpoint_) + ": interrupted");
       const auto now = std::chrono::system_clock::now();
       if (now >= deadline) {
-        if (!endpoint_.socket.empty()) GPULAYER_RETURN_IF_ERROR(Diagnose());
+        if (!endpoint_.socket.empty()) GPULAYER_RETURN_IF_ERROR(Diagnose(interrupt));
         return Silent(ToString(endpoint_), patience);
       }
       if (!reached && !dialled.valid() && now - begin >= kNear) dialled = Dial();
@@ -103,7 +103,8 @@ class Link {
       // What failed before may be well by now: a server that came back. The channel stays in this
       // state until it is connected again, and only comes on while somebody waits for it.
       if (state == GRPC_CHANNEL_TRANSIENT_FAILURE && !std::exchange(diagnosed, true)) {
-        GPULAYER_RETURN_IF_ERROR(Diagnose());
+        const Status found = Diagnose(interrupt);
+        if (!Thrown(interrupt)) GPULAYER_RETURN_IF_ERROR(found);
       }
       const auto slice = now + milliseconds(50);  // an interrupt is looked for this often
       channel_->WaitForStateChange(state, std::min<decltype(deadline)>(deadline, slice));
@@ -132,13 +133,12 @@ class Link {
   }
 
   // OK: nothing is in the way now.
-  Status Diagnose() const {
+  Status Diagnose(const InterruptPtr& interrupt) const {
     if (!endpoint_.socket.empty()) return DiagnoseSocket(endpoint_.socket);
     Result<HostPort> address = ParseAddress(endpoint_.address);
     if (!address.ok()) return address.status();
-    // No interrupt reaches this one.
     return DiagnoseTls(*address, endpoint_.ca_pem,
-                       {limits::kConnectDeadline, limits::kConnectDeadline});
+                       {limits::kConnectDeadline, limits::kConnectDeadline, interrupt});
   }
 
   Status FromGrpc(const grpc::Status& status, const char* what,

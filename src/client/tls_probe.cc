@@ -81,8 +81,8 @@ Result<Session> Handshake(const HostPort& address, const std::string& ca_pem,
   Session s;
   const SteadyTime connect_by = std::chrono::steady_clock::now() + patience.connect;
   GPULAYER_ASSIGN_OR_RETURN(const std::vector<SocketAddress> addresses,
-                            Resolve(address, connect_by));
-  GPULAYER_ASSIGN_OR_RETURN(s.fd, ConnectAny(address, addresses, connect_by));
+                            Resolve(address, connect_by, AskSystem, patience.interrupt));
+  GPULAYER_ASSIGN_OR_RETURN(s.fd, ConnectAny(address, addresses, connect_by, patience.interrupt));
   const SteadyTime end = std::chrono::steady_clock::now() + patience.answer;
   s.context.reset(SSL_CTX_new(TLS_client_method()));
   if (!s.context) return Internal("TLS: no context");
@@ -109,7 +109,7 @@ Result<Session> Handshake(const HostPort& address, const std::string& ca_pem,
     const int error = SSL_get_error(s.ssl.get(), rc);
     if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
       const short events = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
-      if (WaitForSocket(s.fd.get(), events, end)) continue;
+      if (WaitForSocket(s.fd.get(), events, end, patience.interrupt)) continue;
       return Silent(ToString(address), patience.answer);
     }
     s.verify = SSL_get_verify_result(s.ssl.get());

@@ -24,6 +24,7 @@ struct PeerCertificate {
 struct Patience {
   Duration connect;
   Duration answer;
+  InterruptPtr interrupt = nullptr;  // ends both; what is said then is of no use
 };
 
 // UNAVAILABLE: it took the connection, and that was all.
