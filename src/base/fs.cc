@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -27,7 +31,9 @@ class TreeRemover {
   explicit TreeRemover(const std::string& top) : top_(top) {}
 
   Status Run() {
-    GPULAYER_RETURN_IF_ERROR(Take(AT_FDCWD, top_));
+    const UniqueFd above(open(DirName(top_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!above.valid()) return errno == ENOENT ? OkStatus() : Fail(top_);
+    GPULAYER_RETURN_IF_ERROR(Take(above.get(), BaseName(top_)));
     while (!levels_.empty()) {
       if (levels_.back().names.empty()) {
         GPULAYER_RETURN_IF_ERROR(Leave());
@@ -56,24 +62,47 @@ class TreeRemover {
     return Enter(parent, name);
   }
 
+  // Never into what is mounted there: that is somebody's data.
+  static int OpenHere(int parent, const std::string& name) {
+    constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+#if defined(__linux__)
+    open_how how{};
+    how.flags = kFlags;
+    how.resolve = RESOLVE_NO_XDEV | RESOLVE_NO_SYMLINKS;
+    const long fd = syscall(SYS_openat2, parent, name.c_str(), &how, sizeof(how));
+    if (fd >= 0 || (errno != ENOSYS && errno != EPERM)) return static_cast<int>(fd);
+#endif
+    const int plain = openat(parent, name.c_str(), kFlags);
+    struct stat above{};
+    struct stat inside{};
+    if (plain < 0) return plain;
+    if (fstat(parent, &above) == 0 && fstat(plain, &inside) == 0 && above.st_dev == inside.st_dev) {
+      return plain;
+    }
+    close(plain);
+    errno = EXDEV;
+    return -1;
+  }
+
   Status Fail(const std::string& name) const {
     const int error = errno;
     std::string path;
     for (const Level& level : levels_)
       path = path.empty() ? level.name : JoinPath(path, level.name);
-    return ErrnoStatus("remove " + (path.empty() ? name : JoinPath(path, name)), error);
+    return ErrnoStatus("remove " + (path.empty() ? top_ : JoinPath(path, name)), error);
   }
 
   Status Enter(int parent, const std::string& name) {
-    UniqueFd dir(openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    UniqueFd dir(OpenHere(parent, name));
     if (!dir.valid() && errno == EACCES && fchmodat(parent, name.c_str(), 0700, 0) == 0) {
-      dir = UniqueFd(openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      dir = UniqueFd(OpenHere(parent, name));
     }
+    if (!dir.valid() && errno == EXDEV) errno = EBUSY;  // as of a folder that is a mount's place
     // A folder without write permission keeps its entries; it is ours, so it may be opened up.
     struct stat st{};
     if (!dir.valid() || fchmod(dir.get(), 0700) != 0 || fstat(dir.get(), &st) != 0)
       return Fail(name);
-    Level level{name, st.st_dev, st.st_ino, {}};
+    Level level{levels_.empty() ? top_ : name, st.st_dev, st.st_ino, {}};
     const int copy = fcntl(dir.get(), F_DUPFD_CLOEXEC, 0);
     DIR* stream = copy >= 0 ? fdopendir(copy) : nullptr;
     if (stream == nullptr) {

@@ -70,7 +70,8 @@ Status MakePrivateDir(const std::string& path);
 // PERMISSION_DENIED: others may write there, and it is another account's.
 Status CloseToWriters(const std::string& dir);
 // Removes a file, link or whole tree without following links; makes folders writable on the way. OK
-// if there was nothing. Needs three descriptors, however deep the tree is.
+// if there was nothing. What is mounted below it is left alone: then UNKNOWN with EBUSY's text, and
+// what was not reached stays. Needs four descriptors, however deep the tree is.
 Status RemoveTree(const std::string& path);
 // A fresh folder (0700) named `<parent>/<prefix>XXXXXX`.
 Result<std::string> MakeTempDir(const std::string& parent, const std::string& prefix);

@@ -68,12 +68,16 @@ BlobCache::Fetch AttemptFiles::Fetcher(Cancel& cancel) const {
 
 Result<std::shared_ptr<const Tree>> AttemptFiles::LoadTree(const Hash& hash, TimePoint deadline,
                                                            Cancel& cancel) {
-  GPULAYER_ASSIGN_OR_RETURN(const BlobCache::Pins pins,
-                            cache_->Ensure({hash}, Fetcher(cancel), deadline));
-  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, cache_->ReadBlob(hash, kMaxManifestBytes));
-  GPULAYER_ASSIGN_OR_RETURN(Tree tree, wire::ParseTree(bytes));
-  GPULAYER_RETURN_IF_ERROR(tree::CheckTree(tree));
-  return std::make_shared<const Tree>(std::move(tree));
+  for (bool again = false;; again = true) {
+    GPULAYER_ASSIGN_OR_RETURN(const BlobCache::Pins pins,
+                              cache_->Ensure({hash}, Fetcher(cancel), deadline));
+    const Result<std::string> bytes = cache_->ReadBlob(hash, kMaxManifestBytes);
+    if (bytes.status().code() == StatusCode::kDataLoss && !again) continue;
+    if (!bytes.ok()) return bytes.status();
+    GPULAYER_ASSIGN_OR_RETURN(Tree tree, wire::ParseTree(*bytes));
+    GPULAYER_RETURN_IF_ERROR(tree::CheckTree(tree));
+    return std::make_shared<const Tree>(std::move(tree));
+  }
 }
 
 Result<std::optional<std::string>> AttemptFiles::ItemOf(const Assignment& assignment,

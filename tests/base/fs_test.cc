@@ -5,6 +5,12 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <sys/mount.h>
+#endif
+
+#include <cerrno>
+#include <cstring>
 
 #include "support/temp_dir.h"
 
@@ -112,6 +118,24 @@ TEST(FsTest, RemoveTreeNamesWhatItCannotRemove) {
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("/proc/self/fdinfo"), std::string::npos);
 }
+
+#if defined(__linux__)
+TEST(FsTest, RemoveTreeLeavesWhatIsMountedAlone) {
+  TempDir dir;
+  ASSERT_TRUE(MakeDirs(dir / "data").ok());
+  ASSERT_TRUE(MakeDirs(dir / "tree/a/m").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir / "data/f", "x").ok());
+  if (mount((dir / "data").c_str(), (dir / "tree/a/m").c_str(), nullptr, MS_BIND, nullptr) != 0) {
+    GTEST_SKIP() << "mount: " << std::strerror(errno);
+  }
+  const Status status = RemoveTree(dir / "tree");
+  EXPECT_NE(status.message().find(dir / "tree/a/m"), std::string::npos) << status.ToString();
+  EXPECT_FALSE(RemoveTree(dir / "tree/a/m").ok());
+  EXPECT_TRUE(PathExists(dir / "data/f"));
+  ASSERT_EQ(umount((dir / "tree/a/m").c_str()), 0);
+  EXPECT_TRUE(RemoveTree(dir / "tree").ok());
+}
+#endif
 
 TEST(FsTest, LockIsExclusive) {
   TempDir dir;

@@ -3,8 +3,15 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#endif
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <string>
@@ -225,6 +232,26 @@ TEST_F(BlobCacheTest, ADroppedBlobIsFetchedAgainOnlyIfDamaged) {
   EXPECT_EQ(remote_.asked(b), 1);
 }
 
+TEST_F(BlobCacheTest, AFileThatWasChangedOrRemovedIsFetchedAgain) {
+  const Hash a = remote_.Put("aaa"), b = remote_.Put("bbb"), c = remote_.Put("ccc");
+  std::unique_ptr<BlobCache> cache = Open();
+  ASSERT_TRUE(cache->Ensure({a, b, c}, remote_.Fetch(), In(10s)).ok());
+  const UniqueFd fd(open(PathOf(a).c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(pwrite(fd.get(), "x", 1, 1), 1);
+  ASSERT_EQ(unlink(PathOf(b).c_str()), 0);
+  EXPECT_EQ(cache->OpenBlob(a).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(cache->OpenBlob(b).status().code(), StatusCode::kDataLoss);
+  EXPECT_TRUE(cache->OpenBlob(c).ok());
+  const auto pins = cache->Ensure({a, b, c}, remote_.Fetch(), In(10s));
+  ASSERT_TRUE(pins.ok()) << pins.status().ToString();
+  EXPECT_EQ(*cache->ReadBlob(a, 10), "aaa");
+  EXPECT_EQ(*cache->ReadBlob(b, 10), "bbb");
+  EXPECT_EQ(remote_.asked(a), 2);
+  EXPECT_EQ(remote_.asked(b), 2);
+  EXPECT_EQ(remote_.asked(c), 1);
+  EXPECT_EQ(cache->bytes(), 9);
+}
+
 class WorkDirsTest : public BlobCacheTest {
  protected:
   WorkDirsTest() : dirs_(*WorkDirs::Open(dir_ / "work")), cache_(Open()) {
@@ -329,8 +356,6 @@ TEST_F(WorkDirsTest, AFolderServesAgainEmptied) {
 
 TEST_F(WorkDirsTest, AFolderThatWasChangedDoesNotServeAgain) {
   const std::vector<std::function<void(const WorkDir&)>> changes = {
-      [](const WorkDir& dir) { chmod(dir.work.c_str(), 0700); },
-      [](const WorkDir& dir) { chmod(dir.tmp.c_str(), 01777); },
       [](const WorkDir& dir) { rmdir(dir.out.c_str()); },
       [](const WorkDir& dir) {
         rmdir(dir.out.c_str());
@@ -359,6 +384,67 @@ TEST_F(WorkDirsTest, AFolderThatWasChangedDoesNotServeAgain) {
     EXPECT_THAT(*ListDir(dir_ / "work/v1/.spare"), IsEmpty()) << i;
   }
 }
+
+TEST_F(WorkDirsTest, WhateverAProgramDidToTheLayoutFileItsFolderIsAdoptedAtOnce) {
+  const std::vector<std::function<void(const std::string&)>> changes = {
+      [](const std::string& file) { EXPECT_EQ(mkfifo(file.c_str(), 0600), 0); },
+      [](const std::string& file) { EXPECT_EQ(mkdir(file.c_str(), 0700), 0); },
+      [](const std::string& file) { EXPECT_EQ(symlink("/etc/passwd", file.c_str()), 0); },
+      [](const std::string& file) {
+        ASSERT_TRUE(WriteFileAtomic(file, "x", 0600).ok());
+        EXPECT_EQ(truncate(file.c_str(), std::int64_t{3} << 30), 0);
+      },
+      [](const std::string& file) { ASSERT_TRUE(WriteFileAtomic(file, "no number", 0600).ok()); },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const AttemptId id("at" + std::to_string(i));
+    const Result<WorkDir> made = dirs_->Create(id, nullptr, *cache_);
+    ASSERT_TRUE(made.ok());
+    ASSERT_EQ(unlink((made->path + "/layout").c_str()), 0);
+    changes[i](made->path + "/layout");
+    const Result<WorkDir> adopted = dirs_->Adopt(id);
+    ASSERT_TRUE(adopted.ok()) << i << adopted.status().ToString();
+    EXPECT_EQ(adopted->stamp.latest_ctime_ns, 0) << i;
+    EXPECT_TRUE(dirs_->Discard(id).ok());
+  }
+}
+
+#if defined(__linux__)
+TEST_F(WorkDirsTest, WhatAJobMountedKeepsItsContentAndIsTakenAway) {
+  const std::string data = dir_ / "data";
+  ASSERT_TRUE(MakeDirs(data + "/sub").ok());
+  ASSERT_TRUE(WriteFileAtomic(data + "/sub/f", "precious").ok());
+  for (const char* place : {"tmp", "work/m", "out/a b"}) {
+    const Result<WorkDir> made = dirs_->Create(AttemptId("at"), nullptr, *cache_);
+    ASSERT_TRUE(made.ok());
+    const std::string at = JoinPath(made->path, place);
+    ASSERT_TRUE(MakeDirs(at).ok());
+    if (mount(data.c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+      GTEST_SKIP() << "mount: " << std::strerror(errno);
+    }
+    ASSERT_TRUE(dirs_->Discard(AttemptId("at")).ok());
+    const std::string trash = dir_ / "work/v1/.trash";
+    EXPECT_TRUE(testing::Eventually([&] { return ListDir(trash)->empty(); }, 10s)) << place;
+    EXPECT_EQ(*ReadFile(data + "/sub/f"), "precious");
+  }
+}
+
+TEST_F(WorkDirsTest, AFolderWhoseFlagsWereChangedDoesNotServeAgain) {
+  const Result<WorkDir> made = dirs_->Create(AttemptId("at"), nullptr, *cache_);
+  ASSERT_TRUE(made.ok());
+  {
+    const UniqueFd fd(open(made->path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    int flags = 0;
+    if (ioctl(fd.get(), FS_IOC_GETFLAGS, &flags) != 0) GTEST_SKIP() << std::strerror(errno);
+    flags |= FS_SYNC_FL;
+    if (ioctl(fd.get(), FS_IOC_SETFLAGS, &flags) != 0) GTEST_SKIP() << std::strerror(errno);
+  }
+  ASSERT_TRUE(dirs_->Discard(AttemptId("at")).ok());
+  const std::string trash = dir_ / "work/v1/.trash";
+  EXPECT_TRUE(testing::Eventually([&] { return ListDir(trash)->empty(); }, 10s));
+  EXPECT_THAT(*ListDir(dir_ / "work/v1/.spare"), IsEmpty());
+}
+#endif
 
 TEST_F(WorkDirsTest, BadNamesAreRefused) {
   for (const char* name : {"", ".", "..", "../x", "a/b", ".trash"}) {

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kReadBytes = 256 * 1024;
 
 Result<Hash> HashOfFile(const std::string& path) {
-  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY | O_NOFOLLOW));
+  GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenFile(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
   Hasher hasher;
   std::string buffer(kReadBytes, '\0');
   for (;;) {
@@ -33,6 +33,32 @@ Result<Hash> HashOfFile(const std::string& path) {
     if (n == 0) return hasher.Finish();
     hasher.Update({buffer.data(), n});
   }
+}
+
+std::int64_t Nanoseconds(const timespec& t) {
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// Changes with every write to a file and every other file in its place.
+struct FileStamp {
+  ino_t inode = 0;
+  std::int64_t size = 0;
+  std::int64_t ctime_ns = 0;
+  friend bool operator==(const FileStamp&, const FileStamp&) = default;
+};
+
+FileStamp StampOf(const struct stat& info) {
+#if defined(__APPLE__)
+  return {info.st_ino, info.st_size, Nanoseconds(info.st_ctimespec)};
+#else
+  return {info.st_ino, info.st_size, Nanoseconds(info.st_ctim)};
+#endif
+}
+
+// All zero if there is no such file.
+FileStamp StampOf(const std::string& path) {
+  struct stat info = {};
+  return lstat(path.c_str(), &info) == 0 ? StampOf(info) : FileStamp();
 }
 
 }  // namespace
@@ -59,9 +85,17 @@ class BlobCacheImpl final : public BlobCache {
   Result<Pins> Ensure(const std::vector<Hash>& hashes, const Fetch& fetch,
                       TimePoint deadline) override;
   Result<UniqueFd> OpenBlob(const Hash& hash) override {
-    Result<UniqueFd> fd = OpenFile(PathOf(hash), O_RDONLY | O_NOFOLLOW);
-    if (!fd.ok()) return NotFound("open blob " + hash.hex() + ": it is not in the cache");
-    return fd;
+    Result<UniqueFd> fd = OpenFile(PathOf(hash), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    struct stat info = {};
+    const bool read = fd.ok() && fstat(fd->get(), &info) == 0;
+    MutexLock lock(mutex_);
+    const auto it = entries_.find(hash);
+    if (it == entries_.end() || !it->second.here) {
+      return NotFound("open blob " + hash.hex() + ": it is not in the cache");
+    }
+    if (read && StampOf(info) == it->second.stamp) return fd;
+    it->second.trusted = false;
+    return DataLoss("open blob " + hash.hex() + ": its file in the cache was changed or removed");
   }
   Result<std::string> ReadBlob(const Hash& hash, std::int64_t max_bytes) override {
     GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd, OpenBlob(hash));
@@ -92,6 +126,7 @@ class BlobCacheImpl final : public BlobCache {
 
   struct Entry {
     std::int64_t size = 0;
+    FileStamp stamp;  // of the file that had the right hash
     int pins = 0;
     bool here = false;              // whole, and its file is in place
     bool busy = false;              // somebody fetches or verifies it
@@ -107,7 +142,7 @@ class BlobCacheImpl final : public BlobCache {
   Status Load(bool trusted);
   void Unpin(const std::vector<Hash>& hashes) override;
   void Evict();
-  void Added(const Hash& hash, std::int64_t size);
+  void Added(const Hash& hash, std::int64_t size, const FileStamp& stamp);
   // What this caller has taken upon itself to fetch or verify.
   struct Claim {
     std::vector<Hash> fetch;
@@ -167,7 +202,7 @@ class BlobCacheImpl::SinkImpl final : public BlobCache::Sink {
     }
     fd_.Reset();
     wanted_.erase(hash_);  // a second time would count its bytes twice
-    cache_->Added(hash_, written_);
+    cache_->Added(hash_, written_, StampOf(cache_->PathOf(hash_)));
     return OkStatus();
   }
 
@@ -203,7 +238,7 @@ class BlobCacheImpl::SinkImpl final : public BlobCache::Sink {
 Status BlobCacheImpl::Load(bool trusted) {
   struct Found {
     Hash hash;
-    std::int64_t size;
+    FileStamp stamp;
     std::int64_t used;
   };
   std::vector<Found> found;
@@ -218,7 +253,7 @@ Status BlobCacheImpl::Load(bool trusted) {
       if (!hash.ok() || lstat(JoinPath(dir, name).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
         continue;  // not ours; it is left alone
       }
-      found.push_back({*hash, info.st_size, std::max<std::int64_t>(info.st_atime, info.st_mtime)});
+      found.push_back({*hash, StampOf(info), std::max<std::int64_t>(info.st_atime, info.st_mtime)});
     }
   }
   std::sort(found.begin(), found.end(),
@@ -226,20 +261,22 @@ Status BlobCacheImpl::Load(bool trusted) {
   MutexLock lock(mutex_);
   for (const Found& blob : found) {
     Entry entry;
-    entry.size = blob.size;
+    entry.size = blob.stamp.size;
+    entry.stamp = blob.stamp;
     entry.here = true;
     entry.trusted = trusted;
     entry.use = uses_.insert(uses_.end(), blob.hash);
-    bytes_ += blob.size;
+    bytes_ += blob.stamp.size;
     entries_.emplace(blob.hash, entry);
   }
   return OkStatus();
 }
 
-void BlobCacheImpl::Added(const Hash& hash, std::int64_t size) {
+void BlobCacheImpl::Added(const Hash& hash, std::int64_t size, const FileStamp& stamp) {
   MutexLock lock(mutex_);
   Entry& entry = entries_[hash];  // busy: this thread's
   entry.size = size;
+  entry.stamp = stamp;
   entry.here = entry.trusted = true;
   entry.use = uses_.insert(uses_.end(), hash);
   bytes_ += size;
@@ -269,12 +306,14 @@ void BlobCacheImpl::EndClaim(const std::vector<Hash>& hashes) {
 // What fails verification is simply gone: the next round fetches it.
 Status BlobCacheImpl::Work(const Claim& claim, const Fetch& fetch) {
   for (const Hash& hash : claim.verify) {
+    const FileStamp stamp = StampOf(PathOf(hash));  // before it is read
     const Result<Hash> real = HashOfFile(PathOf(hash));
     const bool good = real.ok() && *real == hash;
     if (!good) unlink(PathOf(hash).c_str());
     MutexLock lock(mutex_);
     Entry& entry = entries_[hash];
     entry.trusted = true;
+    entry.stamp = stamp;
     if (!good) {
       bytes_ -= entry.size;
       uses_.erase(entry.use);

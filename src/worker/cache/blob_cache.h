@@ -64,7 +64,9 @@ class BlobCache {
   virtual Result<Pins> Ensure(const std::vector<Hash>& hashes, const Fetch& fetch,
                               TimePoint deadline) = 0;
 
-  virtual Result<UniqueFd> OpenBlob(const Hash& hash) = 0;  // NOT_FOUND; pin it first
+  // NOT_FOUND: pin it first. DATA_LOSS: its file is no longer what was stored; the next Ensure() hashes
+  // it, and fetches it again if need be.
+  virtual Result<UniqueFd> OpenBlob(const Hash& hash) = 0;
   virtual Result<std::string> ReadBlob(const Hash& hash, std::int64_t max_bytes) = 0;
   virtual void Drop(const Hash& hash) = 0;  // it proved to be damaged: fetched again next time
   virtual std::int64_t bytes() const = 0;

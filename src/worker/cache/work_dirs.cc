@@ -1,14 +1,21 @@
 #include "worker/cache/work_dirs.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <linux/fs.h>
+#endif
 
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <set>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -56,28 +63,77 @@ Result<std::int64_t> ParseNumber(std::string_view text) {
   return value;
 }
 
-bool HasAttributes(const std::string& path) {
+bool HasAttributes(int fd) {
 #if defined(__APPLE__)
-  return listxattr(path.c_str(), nullptr, 0, XATTR_NOFOLLOW) != 0;
+  return flistxattr(fd, nullptr, 0, 0) != 0;
 #else
-  return llistxattr(path.c_str(), nullptr, 0) > 0;
+  return flistxattr(fd, nullptr, 0) > 0;
 #endif
 }
 
-// As Create() makes it: the program may have put anything in its place, or changed its mode.
-bool IsPlainFolder(const std::string& path, mode_t mode) {
+// What chattr sets, of a file system that has it: "synchronous" would slow down whoever comes next.
+unsigned FlagsOf(int fd) {
+#if defined(__linux__)
+  constexpr unsigned kSettable = FS_FL_USER_MODIFIABLE & ~unsigned{FS_EXTENT_FL};
+  int flags = 0;
+  return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 ? static_cast<unsigned>(flags) & kSettable : 0;
+#else
   struct stat st = {};
-  return lstat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) && (st.st_mode & 07777) == mode &&
-         st.st_uid == geteuid() && st.st_size <= kLargeFolder && !HasAttributes(path);
+  return fstat(fd, &st) == 0 ? st.st_flags : 0;
+#endif
+}
+
+// As Create() makes it: the program may have put anything in its place, or changed what it is.
+bool IsPlainFolder(const std::string& path, mode_t mode, unsigned flags) {
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat st = {};
+  return fd.valid() && fstat(fd.get(), &st) == 0 && (st.st_mode & 07777) == mode &&
+         st.st_uid == geteuid() && st.st_size <= kLargeFolder && !HasAttributes(fd.get()) &&
+         FlagsOf(fd.get()) == flags;
 }
 
 // As WriteLayout() makes it; the program can reach it and put anything in its place.
-bool IsOwnLayout(const std::string& path) {
+bool IsOwnLayout(const struct stat& st) {
   constexpr std::int64_t kMostBytes = 64;
-  struct stat st = {};
-  return lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 &&
-         (st.st_mode & 07777) == 0600 && st.st_uid == geteuid() && st.st_size <= kMostBytes;
+  return S_ISREG(st.st_mode) && st.st_nlink == 1 && (st.st_mode & 07777) == 0600 &&
+         st.st_uid == geteuid() && st.st_size <= kMostBytes;
 }
+
+#if defined(__linux__)
+// "\040" and the like, as mountinfo writes what would end a field.
+std::string Unescaped(const std::string& field) {
+  std::string out;
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    if (field[i] != '\\' || i + 3 >= field.size()) {
+      out += field[i];
+      continue;
+    }
+    out += static_cast<char>(std::strtol(field.substr(i + 1, 3).c_str(), nullptr, 8));
+    i += 3;
+  }
+  return out;
+}
+
+// Takes away what a program mounted below `dir` and left there. How many mounts.
+int DetachMounts(const std::string& dir) {
+  const Result<std::string> table = ReadFile("/proc/self/mountinfo");
+  if (!table.ok()) return 0;
+  std::vector<std::string> places;
+  for (const std::string& line : Split(*table, '\n')) {
+    const std::vector<std::string> fields = Split(line, ' ');
+    if (fields.size() < 5) continue;
+    std::string place = Unescaped(fields[4]);
+    if (place.starts_with(dir + "/")) places.push_back(std::move(place));
+  }
+  int detached = 0;
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {  // the last one first
+    if (umount2(place->c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) ++detached;
+  }
+  return detached;
+}
+#else
+int DetachMounts(const std::string&) { return 0; }
+#endif
 
 class WorkDirsImpl final : public WorkDirs {
  public:
@@ -86,6 +142,8 @@ class WorkDirsImpl final : public WorkDirs {
 
   Status Start() {
     GPULAYER_RETURN_IF_ERROR(MakeDirs(trash_));
+    const UniqueFd fd(open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (fd.valid()) flags_ = FlagsOf(fd.get());  // folders in it are made with them
     GPULAYER_ASSIGN_OR_RETURN(spares_, SpareFolders::Open(JoinPath(root_, kSpare), kSpares));
     remover_ = std::thread([this] { RemoveSetAside(); });
     return OkStatus();
@@ -123,20 +181,22 @@ class WorkDirsImpl final : public WorkDirs {
     WorkDir dir = Paths(attempt);
     OpenUp(dir.path);
     const std::string file = JoinPath(dir.path, kLayoutFile);
-    const Result<std::string> text = ReadFile(file);
-    if (text.status().code() == StatusCode::kNotFound) {
+    const UniqueFd fd(open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat info = {};
+    if (!fd.valid() && errno == ENOENT) {
       return NotFound("adopt work folder " + dir.path + ": it is not there or not complete");
     }
-    if (!text.ok()) return text.status().Prefixed("adopt work folder");
-    if (text->starts_with(kIncomplete)) {
+    // The program can reach it. Whatever it put there, its outputs are those that a comparison by
+    // content finds: no stamp.
+    if (!fd.valid() || fstat(fd.get(), &info) != 0 || !IsOwnLayout(info)) return dir;
+    std::string text(static_cast<std::size_t>(info.st_size), '\0');
+    GPULAYER_ASSIGN_OR_RETURN(const std::size_t size, ReadSome(fd.get(), text.data(), text.size()));
+    text.resize(size);
+    if (text.starts_with(kIncomplete)) {
       return NotFound("adopt work folder " + dir.path + ": it is not complete");
     }
-    struct stat info = {};
-    if (stat(file.c_str(), &info) != 0) return ErrnoStatus("adopt work folder: " + file, errno);
-    const std::vector<std::string> lines = Split(*text, '\n');
-    Result<std::int64_t> mtime = ParseNumber(lines[0]);
-    if (!mtime.ok()) return DataLoss("adopt work folder " + dir.path + ": " + file + " is damaged");
-    dir.stamp = {*mtime, ChangeTime(info)};
+    const Result<std::int64_t> mtime = ParseNumber(Split(text, '\n')[0]);
+    if (mtime.ok()) dir.stamp = {*mtime, ChangeTime(info)};
     return dir;
   }
 
@@ -201,15 +261,16 @@ class WorkDirsImpl final : public WorkDirs {
 
   // Empties a folder that Make() made, so that it is as new. False: it is not what it was, or (kOnly)
   // there is more in it than a few files.
-  static bool Empty(const std::string& path, Few few) {
-    if (!IsPlainFolder(path, 0700)) return false;
+  bool Empty(const std::string& path, Few few) const {
+    if (!IsPlainFolder(path, 0700, flags_)) return false;
     const Result<std::vector<std::string>> names = ListDir(path);
     if (!names.ok()) return false;
     int folders = 0;
     for (const std::string& name : *names) {
       const std::string inner = JoinPath(path, name);
       if (name == kLayoutFile) {  // Create() writes it anew
-        if (!IsOwnLayout(inner)) return false;
+        struct stat st = {};
+        if (lstat(inner.c_str(), &st) != 0 || !IsOwnLayout(st)) return false;
         continue;
       }
       if (name == kStdin) {
@@ -217,10 +278,13 @@ class WorkDirsImpl final : public WorkDirs {
         continue;
       }
       if (name != "work" && name != "out" && name != "tmp" && name != "input") return false;
-      if (!IsPlainFolder(inner, 0755) || !EmptyInner(inner, few)) return false;
       // Made anew: what outlived the job unseen, a container or another account's process, may hold
       // the old one, and is not to write into the next job's.
-      if (rmdir(inner.c_str()) != 0 || mkdir(inner.c_str(), 0755) != 0) return false;
+      if (rmdir(inner.c_str()) != 0) {  // mostly there is nothing in it
+        if (errno != ENOTEMPTY && errno != EEXIST) return false;
+        if (!EmptyInner(inner, few) || rmdir(inner.c_str()) != 0) return false;
+      }
+      if (mkdir(inner.c_str(), 0755) != 0) return false;
       ++folders;
     }
     return folders == 4;
@@ -271,6 +335,7 @@ class WorkDirsImpl final : public WorkDirs {
   }
 
   void RemoveSetAside() {
+    std::set<std::string> kept;  // could not be deleted
     for (;;) {
       const Result<std::vector<std::string>> names = ListDir(trash_);
       if (names.ok()) {
@@ -281,9 +346,16 @@ class WorkDirsImpl final : public WorkDirs {
           }
           const std::string path = JoinPath(trash_, name);
           if (Empty(path, Few::kOrMany) && spares_->Give(path)) continue;
-          // One that cannot be deleted must not keep the others.
-          const Status status = RemoveTree(path);
-          if (!status.ok()) LogWarning("delete old work folder: " + status.ToString());
+          Status status = RemoveTree(path);
+          if (const int mounts = status.ok() ? 0 : DetachMounts(path); mounts > 0) {
+            LogWarning("old work folder: took away " + std::to_string(mounts) +
+                       " mounts that its job left there");
+            status = RemoveTree(path);
+          }
+          // One that cannot be deleted must not keep the others, and is spoken of once.
+          if (!status.ok() && kept.insert(name).second) {
+            LogWarning("delete old work folder: " + status.ToString());
+          }
         }
       }
       MutexLock lock(mutex_);
@@ -294,6 +366,7 @@ class WorkDirsImpl final : public WorkDirs {
   }
 
   const std::string root_, trash_;
+  unsigned flags_ = 0;  // of root_
   std::unique_ptr<SpareFolders> spares_;
   Mutex mutex_;
   CondVar wake_;
