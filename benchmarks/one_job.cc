@@ -51,11 +51,12 @@ int Tiny(gpulayer::Client& client, int jobs, int outstanding) {
     ids[i] = job->id();
   });
   const double submitted = Since(start);
-  in_parallel([&](std::size_t i) {
-    const auto done = client.Wait(ids[i]);
-    if (!done.ok()) Fail(done.status());
-    if (done->exit_code != 0) Fail({gpulayer::StatusCode::kInternal, "a job did not end with 0"});
+  const auto waited = client.WaitEach(ids, [](const gpulayer::JobInfo& job) {
+    if (job.outcome.exit_code != 0)
+      Fail({gpulayer::StatusCode::kInternal, "a job did not end with 0"});
+    return true;
   });
+  if (!waited.ok()) Fail(waited);
   const double all = Since(start);
   std::printf("{\"submits_per_s\": %.1f, \"jobs_per_s\": %.1f}\n", jobs / submitted, jobs / all);
   return 0;

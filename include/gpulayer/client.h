@@ -198,6 +198,11 @@ class GPULAYER_EXPORT Client {
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   Result<JobResult> Wait(std::int64_t job,
                          std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+  // Waits for all of up to 10,000 jobs at once. `on_end` is called for each when it is over, in the
+  // order of their ends; false: OK, no more is waited for. NOT_FOUND: one of them is no job.
+  Status WaitEach(const std::vector<std::int64_t>& jobs,
+                  const std::function<bool(const JobInfo&)>& on_end,
+                  std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   // Brings the outputs of all tasks that are over. NOT_FOUND: no such job. Repeating fetches
   // them all again.
   Result<DownloadReport> Download(std::int64_t job, const DownloadOptions& options = {});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 
 #include "cli/args.h"
 #include "cli/follow.h"
@@ -82,13 +83,21 @@ int RunJobWait(const WaitArgs& args) {
   Session session;
   Result<Client> client = Client::Connect(session.Options(args.common.target));
   if (!client.ok()) return Failed(session, client.status(), args.jobs.front());
+  std::map<std::int64_t, JobResult> ended;
+  const Status waited = client->WaitEach(args.jobs, [&](const JobInfo& info) {
+    SayEnd(info);
+    ended[info.id] = ResultOf(info);
+    return true;
+  });
+  if (!waited.ok()) {
+    const auto left = std::find_if(args.jobs.begin(), args.jobs.end(),
+                                   [&](std::int64_t job) { return !ended.contains(job); });
+    return Failed(session, waited, left != args.jobs.end() ? *left : args.jobs.front());
+  }
   std::vector<JobResult> results;
   int worst = 0;
   for (const std::int64_t job : args.jobs) {
-    const Result<JobInfo> info = client->Watch(job, nullptr);
-    if (!info.ok()) return Failed(session, info.status(), job);
-    SayEnd(*info);
-    results.push_back(ResultOf(*info));
+    results.push_back(ended[job]);
     // The largest code is the worst: 130, 128+N, 12x, then the programs' own.
     worst = std::max(worst, results.back().shell_exit_code);
   }

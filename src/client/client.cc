@@ -146,8 +146,16 @@ Result<JobInfo> Client::Watch(std::int64_t job,
 }
 
 Result<JobResult> Client::Wait(std::int64_t job, std::optional<std::chrono::milliseconds> timeout) {
-  GPULAYER_ASSIGN_OR_RETURN(const JobInfo info, impl_->Watch(job, nullptr, timeout));
-  return ResultOf(info);
+  std::optional<JobResult> result;
+  const auto take = [&](const JobInfo& info) { return result = ResultOf(info), true; };
+  GPULAYER_RETURN_IF_ERROR(impl_->WaitEach({job}, take, timeout));
+  return *std::move(result);
+}
+
+Status Client::WaitEach(const std::vector<std::int64_t>& jobs,
+                        const std::function<bool(const JobInfo&)>& on_end,
+                        std::optional<std::chrono::milliseconds> timeout) {
+  return impl_->WaitEach(jobs, on_end, timeout);
 }
 
 Result<DownloadReport> Client::Download(std::int64_t job, const DownloadOptions& options) {

@@ -1,6 +1,7 @@
 #include "client/client_impl.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/fs.h"
@@ -23,6 +24,11 @@ using client::CallOptions;
 using client::Method;
 
 namespace {
+
+std::string NotOver(const std::string& what, std::optional<std::chrono::milliseconds> after) {
+  return "wait for " + what + ": not over" + (after ? " after " + FormatDuration(*after) : "") +
+         ". It goes on.";
+}
 
 // What a clock cannot count is a year.
 std::chrono::milliseconds Bounded(std::chrono::milliseconds time) {
@@ -266,46 +272,96 @@ Status api::Client::Impl::StreamLogs(std::int64_t job, const LogOptions& options
 Result<api::JobInfo> api::Client::Impl::Watch(std::int64_t job,
                                               const std::function<void(const JobInfo&)>& on_change,
                                               std::optional<std::chrono::milliseconds> timeout) {
-  // A deadline is an interrupt of its own, thrown by whichever comes first.
-  Interrupt stop;
-  client::WakeScope chain(interrupt_, [&stop] { stop.Throw(); });
-  std::optional<client::Alarm> alarm;
   if (timeout && *timeout <= std::chrono::milliseconds(0)) {
     // Only a look: one that is over is told, however short the time.
     GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply now, GetPage(job, {}));
     JobInfo info = client::ToInfo(now);
     if (on_change) on_change(info);
     if (IsTerminal(info.state)) return info;
-    return DeadlineExceeded("wait for job " + std::to_string(job) + ": not over. It goes on.");
+    return DeadlineExceeded(NotOver("job " + std::to_string(job), std::nullopt));
   }
-  if (timeout) alarm.emplace(stop.state(), Bounded(*timeout));
+  std::optional<JobInfo> last;
+  if (!on_change) {
+    const auto take = [&](const JobInfo& info) { return last = info, true; };
+    GPULAYER_RETURN_IF_ERROR(WaitEach({job}, take, timeout));
+    return *std::move(last);
+  }
   v1::WatchRequest request;
   request.set_job(job);
-  request.set_end_only(on_change == nullptr);
-  client::Resumable<v1::WatchRequest, v1::GetJobReply> stream(
-      std::move(request),
-      [&](const v1::WatchRequest& r) { return transport_->Watch(r, stop.state()); },
-      [](const v1::GetJobReply&, v1::WatchRequest*) {},
-      client::RetryPolicy(Clock::System(), options_.reconnect_for),
-      client::InterruptibleSleeper(stop.state()), options_.on_notice);
-  std::optional<JobInfo> last;
-  for (;;) {
-    Result<std::optional<v1::GetJobReply>> reply = stream.Read();
-    if (!reply.ok()) {
-      if (alarm && alarm->rang() && !client::Thrown(interrupt_)) {
-        return DeadlineExceeded("wait for job " + std::to_string(job) + ": not over after " +
-                                FormatDuration(*timeout) + ". It goes on.");
-      }
-      return reply.status();
-    }
-    if (!reply->has_value()) break;
-    last = client::ToInfo(**reply);
-    if (on_change) on_change(*last);
-  }
+  GPULAYER_RETURN_IF_ERROR(
+      ReadViews(std::move(request), timeout, "job " + std::to_string(job), [&](JobInfo info) {
+        on_change(info);
+        last = std::move(info);
+        return true;
+      }));
   if (!last || !IsTerminal(last->state)) {
     return Internal("watch job " + std::to_string(job) + ": the server ended before the job");
   }
   return *std::move(last);
+}
+
+Status api::Client::Impl::WaitEach(const std::vector<std::int64_t>& jobs,
+                                   const std::function<bool(const JobInfo&)>& on_end,
+                                   std::optional<std::chrono::milliseconds> timeout) {
+  if (jobs.empty()) return OkStatus();
+  const std::string what = jobs.size() == 1 ? "job " + std::to_string(jobs.front())
+                                            : std::to_string(jobs.size()) + " jobs";
+  v1::WatchRequest request;
+  request.set_end_only(true);
+  std::set<std::int64_t> left(jobs.begin(), jobs.end());
+  request.mutable_jobs()->Assign(left.begin(), left.end());
+  bool enough = false;
+  if (timeout && *timeout <= std::chrono::milliseconds(0)) {
+    for (const std::int64_t job : std::set(left)) {
+      GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply now, GetPage(job, {}));
+      JobInfo info = client::ToInfo(now);
+      if (!IsTerminal(info.state)) continue;
+      left.erase(job);
+      if (!on_end(info)) return OkStatus();
+    }
+    if (left.empty()) return OkStatus();
+    return DeadlineExceeded(NotOver(what, std::nullopt));
+  }
+  GPULAYER_RETURN_IF_ERROR(ReadViews(std::move(request), timeout, what, [&](const JobInfo& info) {
+    left.erase(info.id);
+    enough = !on_end(info);
+    return !enough;
+  }));
+  if (enough || left.empty()) return OkStatus();
+  return Internal("wait for job " + std::to_string(*left.begin()) +
+                  ": the server ended before the job");
+}
+
+Status api::Client::Impl::ReadViews(v1::WatchRequest request,
+                                    std::optional<std::chrono::milliseconds> timeout,
+                                    const std::string& what,
+                                    const std::function<bool(JobInfo)>& on_view) {
+  // A deadline is an interrupt of its own, thrown by whichever comes first.
+  Interrupt stop;
+  client::WakeScope chain(interrupt_, [&stop] { stop.Throw(); });
+  std::optional<client::Alarm> alarm;
+  if (timeout) alarm.emplace(stop.state(), Bounded(*timeout));
+  client::Resumable<v1::WatchRequest, v1::GetJobReply> stream(
+      std::move(request),
+      [&](const v1::WatchRequest& r) { return transport_->Watch(r, stop.state()); },
+      [](const v1::GetJobReply& told, v1::WatchRequest* again) {
+        auto* jobs = again->mutable_jobs();
+        const auto at = std::find(jobs->begin(), jobs->end(), told.job().id());
+        if (at != jobs->end()) jobs->erase(at);
+      },
+      client::RetryPolicy(Clock::System(), options_.reconnect_for),
+      client::InterruptibleSleeper(stop.state()), options_.on_notice);
+  for (;;) {
+    Result<std::optional<v1::GetJobReply>> reply = stream.Read();
+    if (!reply.ok()) {
+      if (alarm && alarm->rang() && !client::Thrown(interrupt_)) {
+        return DeadlineExceeded(NotOver(what, timeout));
+      }
+      return reply.status();
+    }
+    if (!reply->has_value()) return OkStatus();
+    if (!on_view(client::ToInfo(**reply))) return OkStatus();
+  }
 }
 
 Result<v1::GetJobReply> api::Client::Impl::GetPage(std::int64_t job, const TaskOptions& options) {

@@ -33,6 +33,9 @@ class api::Client::Impl {
                     const std::function<bool(const LogChunk&)>& on_chunk);
   Result<JobInfo> Watch(std::int64_t job, const std::function<void(const JobInfo&)>& on_change,
                         std::optional<std::chrono::milliseconds> timeout);
+  Status WaitEach(const std::vector<std::int64_t>& jobs,
+                  const std::function<bool(const JobInfo&)>& on_end,
+                  std::optional<std::chrono::milliseconds> timeout);
   Result<DownloadReport> Download(std::int64_t job, const DownloadOptions& options);
   // With a page of its tasks.
   Result<v1::GetJobReply> GetPage(std::int64_t job, const TaskOptions& options);
@@ -50,6 +53,9 @@ class api::Client::Impl {
   Result<v1::JobSpec> Ship(const JobSpec& spec, std::span<const JobSpec> batch,
                            std::map<std::string, client::Shipped>* sources,
                            std::vector<std::string>* warnings);
+  // A watch to its end, until `on_view` says false or `timeout` is over; `what` is waited for.
+  Status ReadViews(v1::WatchRequest request, std::optional<std::chrono::milliseconds> timeout,
+                   const std::string& what, const std::function<bool(JobInfo)>& on_view);
   Result<std::string> RunFolder(std::int64_t job, const DownloadOptions& options);
   // Takes those that succeeded out of what `spec`, the job's own, asks for.
   Status LeaveOutSuccessful(std::int64_t job, v1::JobSpec* spec);

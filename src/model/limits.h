@@ -23,6 +23,8 @@ inline constexpr std::size_t kLogChunkBytes = std::size_t{256} << 10;
 inline constexpr std::int64_t kHandOverBytes = std::int64_t{8} << 20;
 inline constexpr std::size_t kMaxHashesPerCall = 50'000;  // 32 bytes each: 1.6 MB
 inline constexpr std::size_t kMaxPageItems = 1'000;
+// Of one wait: what the server looks at when it begins, and holds meanwhile (some 200 bytes each).
+inline constexpr std::size_t kMaxWatchedJobs = 10'000;
 
 // A spec must fit one message beside its envelope, a database row and, later, execve.
 inline constexpr std::size_t kMaxSpecBytes = std::size_t{6} << 20;

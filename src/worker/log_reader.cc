@@ -22,25 +22,26 @@ LogReader::~LogReader() {
 }
 
 void LogReader::Want(const AttemptId& id, const std::string& attempt_dir, std::int64_t from) {
-  bool is_new = false;
   {
     MutexLock lock(mutex_);
-    const auto [it, inserted] = logs_.try_emplace(id);
-    is_new = inserted;
-    it->second.dir = attempt_dir;
-    it->second.want = from;
+    Log& log = logs_[id];
+    log.dir = attempt_dir;
+    log.want = from;
   }
-  if (is_new) watch_->Add(id, attempt_dir);
   pool_.Submit([this, id] { ReadOne(id); });
 }
 
 void LogReader::Drop(const AttemptId& id) {
+  bool watched = false;
   {
     MutexLock lock(mutex_);
-    logs_.erase(id);
+    if (const auto it = logs_.find(id); it != logs_.end()) {
+      watched = it->second.watched;
+      logs_.erase(it);
+    }
     again_.erase(id);
   }
-  watch_->Remove(id);
+  if (watched) watch_->Remove(id);
 }
 
 void LogReader::Watch() {
@@ -78,6 +79,8 @@ void LogReader::ReadOne(const AttemptId& id) {
   }
   Result<LogPiece> piece = tail->Read();
   const bool damaged = !piece.ok() && piece.status().code() == StatusCode::kDataLoss;
+  bool watch = false;
+  std::string dir;
   {
     MutexLock lock(mutex_);
     const auto it = logs_.find(id);
@@ -87,9 +90,24 @@ void LogReader::ReadOne(const AttemptId& id) {
       it->second.tail.reset();
     } else if (damaged || !piece->data.empty() || piece->final) {
       it->second.want.reset();
-    } else {
+    } else if (std::exchange(it->second.watched, true)) {
       return;  // nothing there yet: the watch will tell
+    } else {
+      watch = true;
+      dir = it->second.dir;
     }
+  }
+  // Only now: the log of a short program is over before anybody has to wait for it. It names the log
+  // at once, for what came before the watch.
+  if (watch) {
+    watch_->Add(id, dir);
+    bool dropped = false;
+    {
+      MutexLock lock(mutex_);
+      dropped = !logs_.contains(id);
+    }
+    if (dropped) watch_->Remove(id);
+    return;
   }
   if (piece.ok()) {
     sink_(LogRead{id, piece->offset, std::move(piece->data), piece->final});

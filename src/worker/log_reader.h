@@ -39,6 +39,7 @@ class LogReader {
     std::string dir;
     std::optional<std::int64_t> want;
     std::shared_ptr<LogTail> tail;  // of the reading thread
+    bool watched = false;
   };
 
   void Watch();

@@ -26,6 +26,7 @@ Result<std::size_t> PageSize(std::int32_t limit) {
 
 Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobReply* out) {
   GPULAYER_ASSIGN_OR_RETURN(const std::size_t limit, PageSize(page.limit));
+  const StoreReader::Snapshot snapshot(reader);
   GPULAYER_ASSIGN_OR_RETURN(const JobRecord job, reader.GetJob(id));
   wire::ToProto(job, out->mutable_job());
   const TaskIndex from = page.only ? *page.only : page.from;
@@ -80,6 +81,7 @@ Status ReadJobs(StoreReader& reader, const pb::ListJobsRequest& request, pb::Lis
   if (request.has_before()) filter.before = JobId(request.before());
   filter.limit = limit;
   filter.max_spec_bytes = kPageBytes;
+  const StoreReader::Snapshot snapshot(reader);
   GPULAYER_ASSIGN_OR_RETURN(const StoreReader::JobPage page, reader.ListJobs(filter));
   std::size_t bytes = 0;
   for (const JobRecord& job : page.jobs) {

@@ -1,4 +1,5 @@
-// Jobs.Watch: the job as it is, again after changes, and a last time in its final state.
+// Jobs.Watch: the job as it is, again after changes, and a last time in its final state; or the
+// final states alone, of some jobs.
 #ifndef GPULAYER_SERVER_RPC_WATCH_H_
 #define GPULAYER_SERVER_RPC_WATCH_H_
 

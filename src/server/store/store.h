@@ -80,6 +80,21 @@ struct JobFilter {
 
 class StoreReader {
  public:
+  // While one lives all reads see one state, and cost a part of what they do alone.
+  class Snapshot {
+   public:
+    explicit Snapshot(StoreReader& reader) : reader_(reader), begun_(reader.Begin()) {}
+    ~Snapshot() {
+      if (begun_) reader_.End();
+    }
+    Snapshot(const Snapshot&) = delete;
+    Snapshot& operator=(const Snapshot&) = delete;
+
+   private:
+    StoreReader& reader_;
+    const bool begun_;  // where it could not be, each read sees the state of its own moment
+  };
+
   virtual ~StoreReader() = default;
   struct JobPage {
     std::vector<JobRecord> jobs;  // newest first
@@ -92,6 +107,10 @@ class StoreReader {
   virtual Result<std::vector<TaskRecord>> GetTasks(JobId job, TaskIndex from, std::size_t limit,
                                                    const std::vector<TaskState>& states = {}) = 0;
   virtual Result<std::vector<AttemptRecord>> GetAttempts(TaskRef task) = 0;
+
+ private:
+  virtual bool Begin() = 0;
+  virtual void End() = 0;
 };
 
 class Store {

@@ -49,6 +49,8 @@ class SqliteReader : public StoreReader {
       if (which & kByUser) sql += " AND user_name = ?";
       GPULAYER_ASSIGN_OR_RETURN(list_[which], db_->Prepare(sql + order));
     }
+    GPULAYER_ASSIGN_OR_RETURN(begin_, db_->Prepare("BEGIN"));
+    GPULAYER_ASSIGN_OR_RETURN(end_, db_->Prepare("COMMIT"));
     GPULAYER_ASSIGN_OR_RETURN(get_job_, db_->Prepare(jobs + "id = ?"));
     GPULAYER_ASSIGN_OR_RETURN(get_spec_, db_->Prepare(kSpecQuery));
     GPULAYER_ASSIGN_OR_RETURN(get_tasks_,
@@ -120,6 +122,11 @@ class SqliteReader : public StoreReader {
   static constexpr int kByState = 1;
   static constexpr int kByUser = 2;
 
+  bool Begin() override { return begin_.Run().ok(); }
+  void End() override {
+    if (!end_.Run().ok()) db_->Rollback();
+  }
+
   template <typename T>
   Result<T> Named(Result<T> result) const {
     if (result.ok()) return result;
@@ -128,6 +135,8 @@ class SqliteReader : public StoreReader {
 
   const std::unique_ptr<Database> db_;  // outlives the statements
   std::map<int, Statement> list_;
+  Statement begin_;
+  Statement end_;
   Statement get_job_;
   Statement get_spec_;
   Statement get_tasks_;

@@ -51,8 +51,8 @@ Cause StartFailure(const AttemptStatus& status) {
   return {CauseKind::kSpawnFailed, "cannot start: " + why};
 }
 
-// Empties an attempt's files and takes their names from them. False: there is something of which
-// that cannot be said. In the order of the names: "assignment", without which a restarted worker
+// Takes the names of an attempt's files from them; what is in them is written over, since to give a
+// block back and to ask for it again is dear. False: there is something of which that cannot be said. In the order of the names: "assignment", without which a restarted worker
 // knows no attempt, goes first, and "status", without which it might seem to run, last.
 bool MakeSpare(const std::string& dir) {
   const Result<std::vector<std::string>> names = ListDir(dir);
@@ -64,7 +64,6 @@ bool MakeSpare(const std::string& dir) {
         (st.st_mode & 07777) != 0600 || st.st_size > kLargeFile) {
       return false;
     }
-    if (st.st_size > 0 && truncate(path.c_str(), 0) != 0) return false;
     if (std::string_view(name).ends_with(kFreeSuffix)) continue;
     if (rename(path.c_str(), (path + kFreeSuffix).c_str()) != 0) return false;
   }

@@ -182,8 +182,7 @@ int Monitor::BeginLog() {
   // attempt has reported and is about to leave.
   const std::string spare = std::string(kLogFile) + kFreeSuffix;
   int fd = openat(dir_fd_, spare.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-  const bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && MayBegin() &&
-                    ftruncate(fd, 0) == 0 &&
+  const bool ours = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && MayBegin() && CutTo(fd, 0) &&
                     renameat2(dir_fd_, spare.c_str(), dir_fd_, kLogFile, RENAME_NOREPLACE) == 0;
   if (!ours) {
     if (fd >= 0) close(fd);
