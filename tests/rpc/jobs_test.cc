@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/hash.h"
 #include "model/job.h"
 #include "rpc/fake_worker.h"
@@ -87,6 +89,51 @@ TEST_P(JobsTest, RunsOnAWorkerAndIsSeenByWatch) {
   ASSERT_EQ(done.tasks(0).attempts_size(), 1);
   EXPECT_EQ(done.tasks(0).attempts(0).worker(), "w1");
   EXPECT_EQ(done.tasks(0).outcome().exit_code(), 0);
+}
+
+TEST_P(JobsTest, EndsOfSeveralJobsComeOverOneStreamInTheirOrder) {
+  auto worker = NewWorker();
+  ASSERT_TRUE(worker->Greet());
+  std::map<std::int64_t, v1::Assign> assigned;
+  const auto submit = [&](const std::string& request) {
+    const std::int64_t job = Submit(Spec({"true"}, request));
+    const auto assign = worker->NextAssign();
+    EXPECT_TRUE(assign && assign->key().job() == job);
+    assigned[job] = *assign;
+    return job;
+  };
+  const std::int64_t over = submit("over");
+  Play(*worker, assigned[over], 3);
+  const std::int64_t first = submit("first");
+  Call call(client_);
+  v1::WatchRequest watch;
+  watch.set_end_only(true);
+  for (const std::int64_t job : {over, first, first}) watch.add_jobs(job);
+  auto stream = jobs_->Watch(&call, watch);
+  v1::GetJobReply seen;
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_EQ(seen.job().id(), over);
+  EXPECT_EQ(seen.tasks(0).outcome().exit_code(), 3);
+  Play(*worker, assigned[first], 0);
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_EQ(seen.job().id(), first);
+  EXPECT_EQ(seen.job().state(), kSucceeded);
+  EXPECT_FALSE(stream->Read(&seen));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+TEST_P(JobsTest, AWaitForTooManyJobsOrForNoneSuchIsRefused) {
+  v1::WatchRequest watch;
+  watch.set_end_only(true);
+  for (std::int64_t job = 1; job <= 10'001; ++job) watch.add_jobs(job);
+  v1::GetJobReply seen;
+  for (const auto code : {grpc::StatusCode::INVALID_ARGUMENT, grpc::StatusCode::NOT_FOUND}) {
+    Call call(client_);
+    auto stream = jobs_->Watch(&call, watch);
+    EXPECT_FALSE(stream->Read(&seen));
+    EXPECT_EQ(stream->Finish().error_code(), code);
+    watch.mutable_jobs()->RemoveLast();
+  }
 }
 
 TEST_P(JobsTest, SameRequestIdIsTheSameJob) {

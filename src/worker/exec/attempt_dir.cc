@@ -52,8 +52,9 @@ Cause StartFailure(const AttemptStatus& status) {
 }
 
 // Takes the names of an attempt's files from them; what is in them is written over, since to give a
-// block back and to ask for it again is dear. False: there is something of which that cannot be said. In the order of the names: "assignment", without which a restarted worker
-// knows no attempt, goes first, and "status", without which it might seem to run, last.
+// block back and to ask for it again is dear. False: there is something that is no such file. In the
+// order of the names: "assignment", without which a restarted worker knows no attempt, goes first,
+// and "status", without which it might seem to run, last.
 bool MakeSpare(const std::string& dir) {
   const Result<std::vector<std::string>> names = ListDir(dir);
   if (!names.ok() || names->size() > kMostFiles) return false;
