@@ -62,29 +62,31 @@ namespace {
 
 const char* ended_program = "";
 
+// Without an allocation before the line is out: there may be no memory.
+[[noreturn]] void Say(const char* kind, const char* what, bool lacking) {
+  const char* hint =
+      lacking ? ". Raise the limits of this account (ulimit -u, -v) and try again." : "";
+  std::fprintf(stderr, "%s: %s%s%s\n", ended_program, kind, what, hint);
+  if (LogsToFile()) LogError(std::string("ends: ") + kind + what + hint);
+  if (!lacking) std::abort();
+  _exit(1);
+}
+
 [[noreturn]] void SayAndEnd() {
   std::set_terminate(std::abort);
   alarm(5);  // the log's lock may be held by the very thread that throws
-  std::string what = "terminated without an exception";
-  const char* const raise = ". Raise the limits of this account (ulimit -u, -v) and try again.";
-  const char* hint = "";
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
   } catch (const std::system_error& error) {
-    what = error.what();
-    if (error.code() == std::errc::resource_unavailable_try_again) hint = raise;
+    Say("", error.what(), error.code() == std::errc::resource_unavailable_try_again);
   } catch (const std::bad_alloc&) {
-    what = "no memory";
-    hint = raise;
+    Say("", "no memory", true);
   } catch (const std::exception& error) {
-    what = std::string("uncaught exception: ") + error.what();
+    Say("uncaught exception: ", error.what(), false);
   } catch (...) {
-    what = "uncaught exception of an unknown type";
+    Say("uncaught exception", " of an unknown type", false);
   }
-  std::fprintf(stderr, "%s: %s%s\n", ended_program, what.c_str(), hint);
-  if (LogsToFile()) LogError("ends: " + what + hint);
-  if (*hint == '\0') std::abort();
-  _exit(1);
+  Say("", "terminated without an exception", false);
 }
 
 }  // namespace
