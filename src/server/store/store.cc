@@ -84,9 +84,9 @@ class SqliteStore : public Store {
 
   Status Write(const WriteBatch& batch) override {
     if (batch.empty()) return OkStatus();
-    GPULAYER_RETURN_IF_ERROR(db_->Begin());
+    GPULAYER_RETURN_IF_ERROR(begin_.Run());
     Status status = WriteRows(batch);
-    if (status.ok()) status = db_->Commit();
+    if (status.ok()) status = commit_.Run();
     if (!status.ok()) db_->Rollback();  // nothing of it is there: the same batch may come again
     return status;
   }
@@ -158,6 +158,8 @@ class SqliteStore : public Store {
   }
 
   Status PrepareWriter() {
+    GPULAYER_ASSIGN_OR_RETURN(begin_, db_->Prepare("BEGIN IMMEDIATE"));
+    GPULAYER_ASSIGN_OR_RETURN(commit_, db_->Prepare("COMMIT"));
     GPULAYER_ASSIGN_OR_RETURN(
         insert_job_,
         db_->Prepare("INSERT INTO jobs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
@@ -268,6 +270,8 @@ class SqliteStore : public Store {
 
   // The engine thread's.
   const std::unique_ptr<Database> db_;
+  Statement begin_;
+  Statement commit_;
   Statement insert_job_;
   Statement insert_spec_;
   Statement update_job_;
