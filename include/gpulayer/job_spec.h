@@ -46,7 +46,8 @@ struct ResourceRequest {
 struct OutputRequest {
   bool collect = true;  // false: nothing is brought home
   std::vector<std::string>
-      globs;  // narrows to what matches one of them; empty: all new and changed files
+      globs;  // narrows to what matches one of them, as "*.png", "sub/*" or "./top.txt"; empty: all new
+              // and changed files. One that matches nothing is told with the files left out
   std::int64_t limit_bytes = std::int64_t{4} << 30;  // over it the rest is listed as left out
 };
 

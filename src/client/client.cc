@@ -71,6 +71,10 @@ Result<SourceListing> Client::PreviewSource(const JobSpec& spec) {
   }
   out.total_bytes = listing.bytes;
   out.ignored = std::move(listing.ignored);
+  for (std::string& folder : listing.kept_out) {
+    // That it does not ship surprises nobody.
+    if (folder != ".git/" && !folder.ends_with("/.git/")) out.ignored.push_back(std::move(folder));
+  }
   for (const tree::Warning& warning : listing.warnings) {
     out.warnings.push_back(tree::ToString(warning));
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 
 #include "base/random.h"
 #include "base/text.h"
@@ -10,6 +12,7 @@
 #include "model/limits.h"
 #include "model/records.h"
 #include "model/variables.h"
+#include "tree/collect.h"
 #include "wire/convert.h"
 #include "wire/version.h"
 
@@ -167,6 +170,38 @@ Status CheckItemsOf(const api::JobSpec& spec, const JobSpec& seen) {
 
 }  // namespace
 
+namespace {
+
+// A pattern that can never match would lose what the job was run for.
+Status CheckOutputGlob(const std::string& glob, const std::string& source_dir) {
+  const auto refused = [&](const std::string& why) {
+    return InvalidArgument("output pattern \"" + Printable(glob) + "\": " + why);
+  };
+  if (glob.empty()) return refused("it is empty");
+  if (glob[0] == '~') {
+    return refused(
+        "outputs are files of the job's working directory, not of a home folder. Write their path "
+        "from there (./~… for a name that begins so)");
+  }
+  if (glob[0] == '/') {
+    // The folder whose copy it will be; without one the files that it names are meant by their names.
+    std::error_code unknown;
+    auto root = std::filesystem::absolute(source_dir.empty() ? "." : source_dir, unknown);
+    root = root.lexically_normal();
+    if (!root.has_filename()) root = root.parent_path();  // the slash at its end
+    const auto path = std::filesystem::path(glob).lexically_normal();
+    const auto inside = path.lexically_relative(root).string();
+    const bool is_inside = !inside.empty() && !inside.starts_with("..");
+    return refused(
+        "it is absolute, and outputs are files of the job's working directory. Write ./" +
+        Printable(is_inside ? inside : path.filename().string()));
+  }
+  const Status normal = tree::NormalOutputGlob(glob).status();
+  return normal.ok() ? normal : InvalidArgument("output pattern " + normal.message());
+}
+
+}  // namespace
+
 Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
   v1::JobSpec out;
   out.set_name(spec.name);
@@ -199,7 +234,10 @@ Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
   for (const std::string& worker : in.workers) r->add_workers(worker);
   v1::OutputRules* outputs = out.mutable_outputs();
   outputs->set_collect(spec.outputs.collect);
-  for (const std::string& glob : spec.outputs.globs) outputs->add_globs(glob);
+  for (const std::string& glob : spec.outputs.globs) {
+    GPULAYER_RETURN_IF_ERROR(CheckOutputGlob(glob, spec.source_dir));
+    outputs->add_globs(glob);
+  }
   outputs->set_limit_bytes(spec.outputs.limit_bytes);
   if (spec.time_limit) out.set_time_limit_ms(spec.time_limit->count());
   out.set_grace_ms(spec.grace.count());

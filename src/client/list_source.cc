@@ -26,6 +26,15 @@ std::string FileInside(const std::string& dir, const std::string& text) {
   return found && S_ISREG(info.st_mode) ? path.string() : "";
 }
 
+// The virtual environment that the file is a part of; empty: of none.
+std::string VirtualEnvironmentOf(const std::string& dir, const std::string& file) {
+  for (std::size_t end = file.find('/'); end != std::string::npos; end = file.find('/', end + 1)) {
+    const std::string folder = file.substr(0, end);
+    if (PathExists(JoinPath(JoinPath(dir, folder), "pyvenv.cfg"))) return folder;
+  }
+  return "";
+}
+
 constexpr std::size_t kNamed = 3;
 
 // The file of the source that a word names and the rules leave out; empty: none.
@@ -53,6 +62,12 @@ void WarnOfWhatIsNamed(const std::string& dir,
       std::string lines;
       const std::string file = LeftOutFile(dir, word, *listing, &lines);
       if (file.empty() || (said.size() == kNamed && ++more > 0)) continue;
+      if (const std::string venv = VirtualEnvironmentOf(dir, file); !venv.empty()) {
+        said.push_back({".", file + " is not shipped: " + venv +
+                                 " is a virtual environment, and its paths are this machine's. Use "
+                                 "python3, or make one in the job (python3 -m venv)"});
+        continue;
+      }
       said.push_back({".", file +
                                " is here, but the ignore rules leave it out: it is not shipped. " +
                                "Write " + lines + " into " + JoinPath(dir, ".gpulayerignore") +

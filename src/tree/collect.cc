@@ -24,6 +24,8 @@
 namespace gpulayer::tree {
 namespace {
 
+constexpr std::size_t kNamed = 5;  // of what is many and alike
+
 // One side (output folder or work folder) with what of it is to come home.
 struct Side {
   UniqueFd root;
@@ -79,9 +81,64 @@ Status ListOutputs(Side* side, std::vector<Warning>* warnings) {
   return OkStatus();
 }
 
+// A glob takes whole trees as an ignore pattern does: what is below a matched folder is matched.
+bool Matches(const IgnoreList& glob, const std::string& path) {
+  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
+    if (glob.Match(std::string_view(path).substr(0, end), true) == Verdict::kIgnored) return true;
+  }
+  return glob.Match(path, false) == Verdict::kIgnored;
+}
+
+// As one line of an ignore file; one that could match nothing matches nothing.
+IgnoreList ToList(const std::string& pattern) {
+  return IgnoreList(NormalOutputGlob(pattern).value_or(""), Case::kKeep);
+}
+
+// The patterns of --output, and which of them took something.
+class Globs {
+ public:
+  explicit Globs(const std::vector<std::string>& patterns) : patterns_(patterns) {
+    for (const std::string& pattern : patterns) lists_.push_back(ToList(pattern));
+    took_.resize(lists_.size());
+  }
+
+  std::vector<std::size_t> MatchedBy(const std::string& path) const {
+    std::vector<std::size_t> out;
+    for (std::size_t i = 0; i < lists_.size(); ++i) {
+      if (Matches(lists_[i], path)) out.push_back(i);
+    }
+    return out;
+  }
+  // Without patterns everything is wanted.
+  bool Wants(const std::vector<std::size_t>& matched) const {
+    return lists_.empty() || !matched.empty();
+  }
+  void Took(const std::vector<std::size_t>& matched) {
+    for (const std::size_t i : matched) took_[i] = true;
+  }
+  bool Take(const std::string& path) {
+    const std::vector<std::size_t> matched = MatchedBy(path);
+    Took(matched);
+    return Wants(matched);
+  }
+
+  std::vector<std::string> TookNothing() const {
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < lists_.size(); ++i) {
+      if (!took_[i]) out.push_back(patterns_[i]);
+    }
+    return out;
+  }
+
+ private:
+  const std::vector<std::string>& patterns_;
+  std::vector<IgnoreList> lists_;
+  std::vector<bool> took_;
+};
+
 class WorkSide {
  public:
-  explicit WorkSide(const CollectRequest& request) : request_(request) {
+  WorkSide(const CollectRequest& request, Globs& globs) : request_(request), globs_(globs) {
     if (request.source == nullptr) return;
     for (const TreeEntry& entry : request.source->entries) source_.emplace(entry.path, &entry);
   }
@@ -97,24 +154,40 @@ class WorkSide {
     GPULAYER_ASSIGN_OR_RETURN(Listing listing, Walk(side->root.get(), side->path, std::move(plan)));
     warnings->insert(warnings->end(), listing.warnings.begin(), listing.warnings.end());
     KeepIgnored(std::move(listing.ignored));
+    for (std::string& folder : listing.kept_out) {
+      if (globs_.Take(folder.substr(0, folder.size() - 1))) kept_out_.push_back(std::move(folder));
+    }
+    std::sort(kept_out_.begin(), kept_out_.end());
     std::vector<ListedEntry> folders;
     for (ListedEntry& entry : listing.entries) {
       if (entry.type == EntryType::kFolder) {
         folders.push_back(std::move(entry));
         continue;
       }
-      if (!Wanted(entry.path)) continue;
       const auto known = source_.find(entry.path);
+      const std::vector<std::size_t> matched = globs_.MatchedBy(entry.path);
+      if (!globs_.Wants(matched)) {
+        // One of the source's is not read to find out whether it has changed.
+        if (known == source_.end() && unwanted_.size() < kNamed) {
+          unwanted_.push_back(std::move(entry));
+        }
+        continue;
+      }
       if (known != source_.end() && !Changed(side->root.get(), entry, *known->second, hashed)) {
         continue;
       }
+      globs_.Took(matched);
       side->entries.push_back(std::move(entry));
     }
     KeepModes(std::move(folders), &side->entries);
     return OkStatus();
   }
 
-  const std::vector<std::string>& ignored() const { return ignored_; }  // of what was wanted
+  // Of what was wanted:
+  const std::vector<std::string>& ignored() const { return ignored_; }
+  const std::vector<std::string>& kept_out() const { return kept_out_; }
+  // New files that no pattern takes, the first few.
+  const std::vector<ListedEntry>& unwanted() const { return unwanted_; }
 
  private:
   // Of new folders that have something to bring home: they stand here for their modes.
@@ -155,7 +228,7 @@ class WorkSide {
         return path.starts_with(cache);
       });
       const bool folder = path.ends_with('/');
-      if (!cached && Wanted(folder ? path.substr(0, path.size() - 1) : path)) {
+      if (!cached && globs_.Take(folder ? path.substr(0, path.size() - 1) : path)) {
         ignored_.push_back(std::move(path));
       }
     }
@@ -170,13 +243,6 @@ class WorkSide {
       files.push_back(prefix.empty() ? entry.path : prefix + "/" + entry.path);
     }
     return TrackedSet(std::move(files), {});
-  }
-
-  bool Wanted(const std::string& path) const {
-    const std::vector<std::string>& globs = request_.rules.globs;
-    return globs.empty() || std::any_of(globs.begin(), globs.end(), [&](const std::string& glob) {
-             return MatchesOutputGlob(glob, path);
-           });
   }
 
   bool Changed(int root, const ListedEntry& now, const TreeEntry& then,
@@ -195,8 +261,11 @@ class WorkSide {
   }
 
   const CollectRequest& request_;
+  Globs& globs_;
   std::unordered_map<std::string_view, const TreeEntry*> source_;
   std::vector<std::string> ignored_;
+  std::vector<std::string> kept_out_;
+  std::vector<ListedEntry> unwanted_;
 };
 
 // Puts both sides together into one tree that can be unpacked.
@@ -213,7 +282,6 @@ class Merger {
 
   // A model that a rule hides must not vanish without a word; a thousand temporary files may.
   void NameIgnored(const std::vector<std::string>& paths) {
-    constexpr std::size_t kNamed = 5;
     for (std::size_t i = 0; i < std::min(paths.size(), kNamed); ++i) {
       LeaveOut(
           paths[i], 0,
@@ -222,6 +290,26 @@ class Merger {
     }
     if (paths.size() > kNamed) {
       out_.result.left_out_count += static_cast<std::int64_t>(paths.size() - kNamed);
+    }
+  }
+
+  void NameKeptOut(const std::vector<std::string>& folders) {
+    for (const std::string& folder : folders) {
+      LeaveOut(folder, 0,
+               "never comes home. Write to $GPULAYER_OUTPUT_DIR what is wanted of it (an archive, "
+               "say)");
+    }
+  }
+
+  // Results that a pattern was to take and did not: a letter too many must not lose them.
+  void NameMissed(const std::vector<std::string>& patterns,
+                  const std::vector<ListedEntry>& unwanted) {
+    if (patterns.empty()) return;
+    for (const std::string& pattern : patterns) {
+      LeaveOut(pattern, 0, "no new or changed file matches this --output");
+    }
+    for (const ListedEntry& entry : unwanted) {
+      LeaveOut(entry.path, entry.stamp.size, "no --output matches it");
     }
   }
 
@@ -235,7 +323,7 @@ class Merger {
         LeaveOut(entry.path, entry.stamp.size, "this name is kept for the run folder's own record");
         continue;
       }
-      if (Clashes(entry)) continue;
+      if (Clashes(entry, side)) continue;
       if (request_.unstable.contains(JoinPath(side.path, entry.path))) {
         LeaveOut(entry.path, entry.stamp.size, "it changes while it is read");
         continue;
@@ -303,13 +391,19 @@ class Merger {
   static constexpr const char* kReserved = ".gpulayer.json";
 
   // What came first (the output folder) stays.
-  bool Clashes(const ListedEntry& entry) {
+  bool Clashes(const ListedEntry& entry, const Side& side) {
     const auto same = entries_.find(entry.path);
     // Two folders are one, with the first one's mode.
     const bool folder = same == entries_.end() ? folders_.contains(entry.path)
                                                : same->second.type == EntryType::kFolder;
     if (folder && entry.type == EntryType::kFolder) return true;
-    if (same != entries_.end() && same->second.type != EntryType::kFolder) return true;
+    if (same != entries_.end() && same->second.type != EntryType::kFolder) {
+      if (!IsCopy(entry, side, same->second)) {
+        LeaveOut(entry.path, entry.stamp.size,
+                 "another file of that name is in the output folder, and that one comes home");
+      }
+      return true;
+    }
     if (same != entries_.end() || folders_.contains(entry.path)) {
       LeaveOut(entry.path, entry.stamp.size, "a folder of that name is in the output folder");
       return true;
@@ -324,6 +418,17 @@ class Merger {
       return true;
     }
     return false;
+  }
+
+  static bool IsCopy(const ListedEntry& entry, const Side& side, const TreeEntry& other) {
+    if (entry.type != other.type) return false;
+    if (entry.type == EntryType::kLink) return entry.link_target == other.link_target;
+    if (entry.stamp.size != other.size) return false;
+    if (const auto at = side.stored.find(entry.path); at != side.stored.end()) {
+      return at->second.hash == other.hash;
+    }
+    const Result<HashedFile> hash = HashOne(side.root.get(), entry.path);
+    return hash.ok() && hash->hash == other.hash;
   }
 
   void Insert(TreeEntry entry) {
@@ -363,35 +468,66 @@ class Merger {
 
 }  // namespace
 
-bool MatchesOutputGlob(const std::string& pattern, const std::string& path) {
-  // A glob takes whole trees as an ignore pattern does: what is below a matched folder is matched.
-  const IgnoreList list(pattern, Case::kKeep);
-  for (std::size_t end = path.find('/'); end != std::string::npos; end = path.find('/', end + 1)) {
-    if (list.Match(std::string_view(path).substr(0, end), true) == Verdict::kIgnored) return true;
+Result<std::string> NormalOutputGlob(const std::string& pattern) {
+  const auto refused = [&](const std::string& why) {
+    return InvalidArgument("\"" + Printable(pattern) + "\": " + why);
+  };
+  if (pattern.starts_with('!')) {
+    return refused(
+        "a pattern names what comes home, none leaves out. Write a \\ before a name's !");
   }
-  return list.Match(path, false) == Verdict::kIgnored;
+  if (pattern.starts_with('#')) return refused("write a \\ before the #");
+  std::string out;
+  for (const std::string& part : Split(pattern, '/')) {
+    if (part == "..") {
+      return refused(
+          "it leads out of the job's working directory, and nothing there comes home. Let the job "
+          "write to $GPULAYER_OUTPUT_DIR");
+    }
+    if (!part.empty() && part != ".") out += (out.empty() ? "" : "/") + part;
+  }
+  if (out.empty()) out = "*";  // the working directory itself
+  const std::size_t slash = pattern.find('/');
+  const bool is_path = slash != std::string::npos && slash + 1 < pattern.size();
+  if (is_path && out.find('/') == std::string::npos) out.insert(0, "/");
+  if (pattern.ends_with('/') && out != "*") out += "/";
+  if (Wildcard(out, Case::kKeep).malformed()) {
+    return refused("it has a [ without its ], or ends in a \\. For the character itself write \\[");
+  }
+  return out;
+}
+
+bool MatchesOutputGlob(const std::string& pattern, const std::string& path) {
+  return Matches(ToList(pattern), path);
 }
 
 Result<Collected> Collect(const CollectRequest& request) {
   Merger merger(request);
   if (!request.rules.collect) return merger.Finish();
   std::vector<Warning> warnings;
+  std::vector<ListedEntry> unwanted;
+  Globs globs(request.rules.globs);
   std::int64_t hashed = 0;
   std::string no_outputs, no_work;
   GPULAYER_ASSIGN_OR_RETURN(Side outputs, OpenSide(request.output_dir, &no_outputs));
   if (outputs.root.valid()) {
     GPULAYER_RETURN_IF_ERROR(ListOutputs(&outputs, &warnings));
     AddStored(request.stored, &outputs);
+    for (const ListedEntry& entry : outputs.entries) globs.Take(entry.path);
     merger.Add(std::move(outputs));
   }
   GPULAYER_ASSIGN_OR_RETURN(Side work, OpenSide(request.work_dir, &no_work));
   if (work.root.valid()) {
-    WorkSide side(request);
+    WorkSide side(request, globs);
     GPULAYER_RETURN_IF_ERROR(side.List(&work, &warnings, &hashed));
     AddStored(request.stored, &work);
+    for (const auto& [path, file] : work.stored) globs.Take(path);
     merger.Add(std::move(work));
     merger.NameIgnored(side.ignored());
+    merger.NameKeptOut(side.kept_out());
+    unwanted = side.unwanted();
   }
+  merger.NameMissed(globs.TookNothing(), unwanted);
   if (!no_outputs.empty()) merger.LeaveOut(".", 0, "the output folder: " + no_outputs);
   if (!no_work.empty()) merger.LeaveOut(".", 0, "the work folder: " + no_work);
   for (Warning& warning : warnings) {

@@ -55,7 +55,9 @@ struct Collected {
 // A changed file is one whose content differs from the source's: touched ones are hashed to find
 // out, a changed mode alone is none. A source file that an ignore rule matches counts as tracked.
 // New folders come home from output_dir, from work_dir only as parents of files; both with their
-// modes. What cannot come
+// modes. Of two files of one name output_dir's comes home; the other is listed if it differs. A
+// pattern of rules.globs that nothing matches is listed, and with it some files of work_dir that no
+// pattern takes. So are new folders that never travel (`.git` and the like). What cannot come
 // (links that leave, FIFOs, sockets, unstable files, clashes, over the limit, what is another
 // account's and not readable) is listed in result.left_out with the reason. What this account owns
 // and may not read is made readable on the way and keeps its mode in the tree; as it stays readable
@@ -67,6 +69,11 @@ struct Collected {
 // Blocking: file I/O; hashes what is new or touched, nothing else.
 // Errors:   this machine cannot list the folders.
 Result<Collected> Collect(const CollectRequest& request);
+
+// A pattern of --output as it is matched: "./a", "a//b" and "a/./b" mean the paths /a, a/b and a/b.
+// INVALID_ARGUMENT: it can match nothing (it is absolute, leads out, is malformed…), and what to write
+// instead.
+Result<std::string> NormalOutputGlob(const std::string& pattern);
 
 // One pattern of --output: with a slash it matches the path, without one any base name, as git's
 // do; a matched folder means all in it.

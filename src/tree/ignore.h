@@ -22,6 +22,7 @@ class Wildcard {
   Wildcard(std::string_view pattern, Case fold);
   // The whole text; `/` is only matched by `/` and by `**` as a part of its own.
   bool Matches(std::string_view text) const;
+  bool malformed() const { return never_; }  // matches nothing
 
  private:
   struct Token {

@@ -56,7 +56,11 @@ struct Listing {
   // What an ignore rule keeps out, folders with a slash at the end and without what is in them;
   // without what is never shipped (__pycache__ and the like). Only if it is asked for.
   std::vector<std::string> ignored;  // in no order
-  std::int64_t files = 0;            // files and links
+  // Folders that never travel, whatever the rules of git say: `.git`, `gpulayer_runs`, virtual
+  // environments; with a slash at the end, without what is in them. `__pycache__` is not named: nobody
+  // misses it. Only if `ignored` is asked for.
+  std::vector<std::string> kept_out;  // in no order
+  std::int64_t files = 0;             // files and links
   std::int64_t bytes = 0;
   // Over a limit: `entries` is empty then, the sums and `largest` (by bytes or files, whichever is
   // over; at most ten) stand; `counted_all` is false if the walk stopped before the end.
@@ -73,7 +77,7 @@ struct ScanOptions {
   // Absolute paths of folders that never ship, whatever the rules say; one that would is a warning.
   // The same holds of each data directory of a server or worker.
   std::vector<std::string> never;
-  bool name_ignored = false;  // fill Listing::ignored
+  bool name_ignored = false;  // fill Listing::ignored and kept_out
   // Once over a limit the walk only goes on to find the largest folders, for this many entries.
   std::int64_t entries_after_limit = 2'000'000;
 };

@@ -64,7 +64,9 @@ bool OpenUp(int dir, const std::string& path, mode_t bits, mode_t* mode) {
   return fchmodat(dir, name.c_str(), (info.st_mode & 07777) | bits, 0) == 0;
 }
 
-bool AlwaysOut(std::string_view name) { return name == "__pycache__" || name == "gpulayer_runs"; }
+constexpr std::string_view kRunsFolder = "gpulayer_runs";
+
+bool AlwaysOut(std::string_view name) { return name == "__pycache__" || name == kRunsFolder; }
 
 class Walker {
  public:
@@ -200,7 +202,10 @@ class Walker {
       folders_[self->index].listed = false;
       self->ignored = true;
       self->tracked_counts = false;
-      if (!own_.ReachesInto(path)) return false;
+      if (!own_.ReachesInto(path)) {
+        if (!path.empty()) KeepOut(path);
+        return false;
+      }
     }
     if (!path.empty() && plan_.find_repositories && has_git) TryRepository(path, full, self);
     if (!path.empty() && !plan_.find_repositories && IsNestedRoot(full)) {
@@ -247,8 +252,8 @@ class Walker {
       out_.counted_all = false;
       return;
     }
-    if (plan_.use_rules && name.name == ".git") return;
     std::string path = folder.empty() ? name.name : folder + "/" + name.name;
+    if (plan_.use_rules && name.name == ".git") return KeepOut(path);
     if (path.size() > kMaxPathBytes) {
       Warn(path.substr(0, 200) + "...", "its path is longer than 4000 bytes");
       return;
@@ -266,7 +271,9 @@ class Walker {
     child.domain = self.domain;
     child.tracked_counts = self.tracked_counts;
     if (plan_.use_rules && !Admit(path, name.name, is_folder, self, &child)) {
-      if (plan_.name_ignored && !AlwaysOut(name.name)) {
+      if (is_folder && name.name == kRunsFolder) {
+        KeepOut(path);
+      } else if (plan_.name_ignored && !AlwaysOut(name.name)) {
         out_.ignored.push_back(is_folder ? path + "/" : path);
       }
       return;
@@ -286,6 +293,10 @@ class Walker {
       return;
     }
     Add(dir, name.name, std::move(path), info, self.index);
+  }
+
+  void KeepOut(const std::string& path) {
+    if (plan_.name_ignored) out_.kept_out.push_back(path + "/");
   }
 
   // Whether the rules let this name through; of a folder: whether it must be read at all.

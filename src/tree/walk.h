@@ -28,7 +28,7 @@ struct WalkPlan {
   // mode that they had; a second walk lists the one that they were given. For what a program that
   // is over has left, never for a user's own folder.
   bool open_up = false;
-  bool name_ignored = false;       // fill `ignored`
+  bool name_ignored = false;       // fill `ignored` and `kept_out`
   std::vector<std::string> never;  // folders, relative to the root, that are no part of it
   bool leave_data_dirs = false;    // nor are data directories of a server or worker below the root
   std::int64_t limit_bytes = INT64_MAX;
@@ -36,8 +36,8 @@ struct WalkPlan {
   std::int64_t entries_after_limit = 0;
 };
 
-// Fills `entries warnings more_warnings ignored files bytes over_limit counted_all largest` and `ignore`,
-// all as Scan promises. `root` must be an open folder.
+// Fills `entries warnings more_warnings ignored kept_out files bytes over_limit counted_all largest` and
+// `ignore`, all as Scan promises. `root` must be an open folder.
 Result<Listing> Walk(int root, const std::string& root_shown, WalkPlan plan);
 
 }  // namespace gpulayer::tree

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "base/fs.h"
 #include "client/proto_text.h"
 #include "gpulayer/text.h"
@@ -64,6 +66,30 @@ TEST(ToProtoTest, ANameThatGpulayerSetsIsRefused) {
   EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(refused.message().find("GPULAYER_JOB_ID"), std::string::npos) << refused.message();
   EXPECT_EQ(api::CheckSpec(spec).message(), refused.message());
+}
+
+TEST(ToProtoTest, AnOutputPatternThatNeverMatchesIsRefused) {
+  const std::string here = std::filesystem::current_path().string();
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {here + "/sub/m.bin", "Write ./sub/m.bin"},
+      {"/elsewhere/m.bin", "Write ./m.bin"},
+      {"~/m.bin", "home folder"},
+      {"../m.bin", "leads out"},
+      {"m[.bin", "without its ]"},
+      {"", "empty"}};
+  for (const auto& [glob, says] : rows) {
+    api::JobSpec spec = Command({"true"});
+    spec.outputs.globs = {"ok", glob};
+    const Status refused = ToProto(spec).status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << glob;
+    EXPECT_NE(refused.message().find(says), std::string::npos) << refused.message();
+  }
+  api::JobSpec spec = Command({"true"});
+  spec.outputs.globs = {here + "/src/m.bin"};
+  spec.source_dir = "src";
+  EXPECT_NE(ToProto(spec).status().message().find("Write ./m.bin"), std::string::npos);
+  spec.outputs.globs = {"./m.bin", "a/./b", "s/", "{a,b}", "**/m?[ab]"};
+  EXPECT_TRUE(ToProto(spec).ok());
 }
 
 TEST(ToProtoTest, ASpecComesBackAsItWas) {

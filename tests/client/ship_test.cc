@@ -95,6 +95,19 @@ TEST_F(ShipTest, AFileThatTheCommandNamesAndRulesLeaveOutIsWarnedOf) {
   EXPECT_EQ(ShipSource(server_, root(), options_)->warnings, std::vector<std::string>());
 }
 
+TEST_F(ShipTest, AVirtualEnvironmentIsNotAdvisedToShip) {
+  Write("venv/pyvenv.cfg", "");
+  Write("venv/bin/python", "");
+  options_.source.commands = {{"venv/bin/python"}};
+  const Result<Shipped> shipped = ShipSource(server_, root(), options_);
+  ASSERT_TRUE(shipped.ok()) << shipped.status().ToString();
+  ASSERT_EQ(shipped->warnings.size(), 1U);
+  EXPECT_NE(shipped->warnings[0].find("venv is a virtual environment"), std::string::npos);
+  EXPECT_EQ(shipped->warnings[0].find("gpulayerignore"), std::string::npos);
+  options_.source.name_ignored = true;
+  EXPECT_EQ(ListSource(root(), options_.source)->kept_out, std::vector<std::string>{"venv/"});
+}
+
 TEST_F(ShipTest, OurOwnFoldersDoNotShip) {
   Write("config/targets/a.json", "secret");
   Write("a", "");

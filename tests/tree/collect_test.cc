@@ -29,6 +29,12 @@ using testing::PathsOf;
 using testing::Put;
 using testing::TempDir;
 
+std::vector<std::string> PathsOf(const std::vector<LeftOut>& files) {
+  std::vector<std::string> out;
+  for (const LeftOut& file : files) out.push_back(file.path);
+  return out;
+}
+
 class CollectTest : public ::testing::Test {
  protected:
   CollectTest() {
@@ -175,8 +181,9 @@ TEST_F(CollectTest, RulesThatCameWithTheSourceHold) {
     EXPECT_THAT(left.reason, HasSubstr("$GPULAYER_OUTPUT_DIR"));
     named.push_back(left.path);
   }
-  EXPECT_THAT(named, ElementsAre("anchored", "third/x.nested", "x.big", "x.global", "x.log"));
-  EXPECT_EQ(out.result.left_out_count, 5);
+  EXPECT_THAT(named, ElementsAre("anchored", "third/x.nested", "x.big", "x.global", "x.log",
+                                 "gpulayer_runs/", "venv/"));
+  EXPECT_EQ(out.result.left_out_count, 7);
 }
 
 TEST_F(CollectTest, OfManyIgnoredFilesAFewAreNamed) {
@@ -185,7 +192,7 @@ TEST_F(CollectTest, OfManyIgnoredFilesAFewAreNamed) {
   LayOut();
   for (int i = 0; i < 20; ++i) Put(Work("x" + std::to_string(i) + ".tmp"));
   Put(Work("results/model.pt"));
-  rules_.globs = {"results", "a"};
+  rules_.globs = {"results"};
   EXPECT_EQ(Run().result.left_out.at(0).path, "results/");
   EXPECT_EQ(Run().result.left_out_count, 1) << "of the others none was asked for";
   rules_.globs = {};
@@ -197,18 +204,82 @@ TEST_F(CollectTest, OutputFolderWinsClashes) {
   LayOut();
   Put(Out("a"), "out");
   Put(Work("a"), "work");
+  Put(Out("copy"), "same");
+  Put(Work("copy"), "same");
   Put(Out("file"), "out");
   Put(Work("file/below"), "work");
   Put(Out("folder/x"), "out");
   Put(Work("folder"), "work");
   Put(Out(".gpulayer.json"), "fake");
   const Collected out = Run();
-  EXPECT_THAT(PathsOf(out.tree), ElementsAre("a", "file", "folder/x"));
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("a", "copy", "file", "folder/x"));
   EXPECT_EQ(out.tree.entries[0].hash, Hash::Of("out"));
-  ASSERT_EQ(out.result.left_out.size(), 3U);
-  EXPECT_EQ(out.result.left_out[0].path, ".gpulayer.json");
-  EXPECT_EQ(out.result.left_out[1].path, "file/below");
-  EXPECT_EQ(out.result.left_out[2].path, "folder");
+  EXPECT_THAT(PathsOf(out.result.left_out),
+              ElementsAre(".gpulayer.json", "a", "file/below", "folder"));
+  EXPECT_THAT(out.result.left_out[1].reason, HasSubstr("another file of that name"));
+}
+
+TEST_F(CollectTest, WhatNeverTravelsIsNamedByItsFolder) {
+  LayOut();
+  for (const char* name : {".git/a", ".git/b", "clone/.git/x", "clone/README", "gpulayer_runs/1/y",
+                           "venv/pyvenv.cfg", "venv/lib/z", "__pycache__/m.pyc"}) {
+    Put(Work(name));
+  }
+  MakeDirs(Work("empty"), 0755).ok();
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("clone/README"));
+  EXPECT_THAT(PathsOf(out.result.left_out),
+              ElementsAre(".git/", "clone/.git/", "gpulayer_runs/", "venv/"));
+  rules_.globs = {"README"};
+  EXPECT_THAT(Run().result.left_out, IsEmpty()) << "none of it was asked for";
+}
+
+TEST_F(CollectTest, APatternThatNothingMatchesIsNamedWithWhatIsThere) {
+  source_.entries = {blobs_.File("data.csv", "1"), blobs_.File("old.txt", "1")};
+  LayOut();
+  Put(Work("old.txt"), "2");
+  Put(Work("model.bin"), "weights");
+  for (int i = 0; i < 9; ++i) Put(Work("z" + std::to_string(i)));
+  Put(Out("log.txt"));
+  rules_.globs = {"model.bim", "data.csv", "log.txt", "z1"};
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre("log.txt", "z1"));
+  EXPECT_THAT(PathsOf(out.result.left_out),
+              ElementsAre("model.bim", "data.csv", "model.bin", "z0", "z2", "z3", "z4"));
+  EXPECT_THAT(out.result.left_out[0].reason, HasSubstr("matches this --output"));
+  rules_.globs = {"model.bin"};
+  EXPECT_THAT(Run().result.left_out, IsEmpty());
+}
+
+TEST(OutputGlobTest, IsMadeNormal) {
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"model.bin", "model.bin"},
+      {"./model.bin", "/model.bin"},
+      {"a/./b", "a/b"},
+      {"a//b", "a/b"},
+      {"./a/b/", "a/b/"},
+      {"a/", "a/"},
+      {"./a/", "/a/"},
+      {".", "*"},
+      {"./", "*"},
+      {"/a", "/a"},
+      {"**/a", "**/a"},
+      {"a\\[1]", "a\\[1]"},
+      {"./~x", "/~x"},
+      {"[ab].txt", "[ab].txt"},
+  };
+  for (const auto& [typed, normal] : rows) {
+    const Result<std::string> out = NormalOutputGlob(typed);
+    ASSERT_TRUE(out.ok()) << typed << ": " << out.status().ToString();
+    EXPECT_EQ(*out, normal) << typed;
+    EXPECT_EQ(NormalOutputGlob(*out).value_or(""), normal) << "again";
+  }
+  for (const char* typed : {"../a", "a/../b", "..", "a[1", "a\\", "!a", "#a"}) {
+    EXPECT_EQ(NormalOutputGlob(typed).status().code(), StatusCode::kInvalidArgument) << typed;
+  }
+  EXPECT_TRUE(MatchesOutputGlob("./model.bin", "model.bin"));
+  EXPECT_FALSE(MatchesOutputGlob("./model.bin", "sub/model.bin"));
+  EXPECT_TRUE(MatchesOutputGlob(".", "sub/model.bin"));
 }
 
 TEST_F(CollectTest, GlobsNarrowTheWorkFolder) {
