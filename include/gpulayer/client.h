@@ -114,7 +114,8 @@ struct CancelSummary {
 };
 
 struct DownloadOptions {
-  // The tree is laid directly in here. Empty: the job's run folder under `base`.
+  // The tree is laid directly in here; a file that is there with other content is no output's to
+  // replace. Empty: the job's run folder under `base`, where a later download replaces what is there.
   std::string to;
   // Where run folders are made. Empty: the current directory.
   std::string base;
@@ -203,8 +204,8 @@ class GPULAYER_EXPORT Client {
   Status WaitEach(const std::vector<std::int64_t>& jobs,
                   const std::function<bool(const JobInfo&)>& on_end,
                   std::optional<std::chrono::milliseconds> timeout = std::nullopt);
-  // Brings the outputs of all tasks that are over. NOT_FOUND: no such job. Repeating fetches
-  // them all again.
+  // Brings the outputs of all tasks that are over. NOT_FOUND: no such job. FAILED_PRECONDITION: files of
+  // others are in the way, which are named; nothing was written. Repeating fetches them all again.
   Result<DownloadReport> Download(std::int64_t job, const DownloadOptions& options = {});
 
   Result<std::vector<WorkerInfo>> Workers();

@@ -8,12 +8,10 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "client/convert.h"
-#include "client/fetch.h"
 #include "client/paths.h"
 #include "client/retry.h"
 #include "gpulayer/v1/admin.pb.h"
 #include "model/limits.h"
-#include "tree/run_folder.h"
 #include "wire/convert.h"
 #include "wire/tree.h"
 #include "wire/version.h"
@@ -378,7 +376,8 @@ Result<v1::GetJobReply> api::Client::Impl::GetPage(std::int64_t job, const TaskO
   return reply;
 }
 
-Result<std::string> api::Client::Impl::RunFolder(std::int64_t job, const DownloadOptions& options) {
+tree::RunFolderRequest api::Client::Impl::FolderRequest(std::int64_t job,
+                                                        const DownloadOptions& options) const {
   tree::RunFolderRequest request;
   if (!options.base.empty()) request.base_dir = options.base;
   request.server_uuid = server_uuid_;
@@ -388,58 +387,108 @@ Result<std::string> api::Client::Impl::RunFolder(std::int64_t job, const Downloa
     request.naming = Naming::kTo;
     request.to = options.to;
   } else if (target_.kind == client::Target::Kind::kLocal) {
-    // The next free number is taken at each call: a second download is to find the first one's.
-    MutexLock lock(mutex_);
-    std::string& folder = local_folders_[job];
-    if (folder.empty()) {
-      request.naming = Naming::kLocal;
-      GPULAYER_ASSIGN_OR_RETURN(folder, tree::MakeRunFolder(request));
-    }
-    return folder;
+    request.naming = Naming::kLocal;
   } else if (!target_.login_in_use) {
     request.naming = Naming::kOtherTarget;
     request.target = target_.name;
   }
-  return tree::MakeRunFolder(request);
+  return request;
 }
 
-Result<api::DownloadReport> api::Client::Impl::Download(std::int64_t job,
-                                                        const DownloadOptions& options) {
-  DownloadReport report;
+Result<std::string> api::Client::Impl::RunFolder(std::int64_t job, const DownloadOptions& options) {
+  const tree::RunFolderRequest request = FolderRequest(job, options);
+  if (request.naming != tree::RunFolderRequest::Naming::kLocal) {
+    return tree::MakeRunFolder(request);
+  }
+  // The next free number is taken at each call: a second download is to find the first one's.
+  MutexLock lock(mutex_);
+  std::string& folder = local_folders_[job];
+  if (folder.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(folder, tree::MakeRunFolder(request));
+  }
+  return folder;
+}
+
+Status api::Client::Impl::ForEachOutput(
+    std::int64_t job, const std::function<Status(const v1::TaskInfo&, const std::string&)>& body) {
   std::optional<std::int64_t> from = 0;
   while (from) {
     GPULAYER_ASSIGN_OR_RETURN(const v1::GetJobReply page, GetPage(job, {*from, {}, false}));
     from = page.has_next_task() ? std::optional(page.next_task()) : std::nullopt;
     for (const v1::TaskInfo& task : page.tasks()) {
-      const v1::OutputResult& outputs = task.outputs();
-      report.left_out_count += outputs.left_out_count();
-      for (const v1::LeftOut& left : outputs.left_out()) {
-        if (report.left_out.size() < limits::kLeftOutShown) {
-          report.left_out.push_back({left.path(), left.size_bytes(), left.reason()});
-        }
-      }
-      if (outputs.tree().empty()) continue;
-      GPULAYER_ASSIGN_OR_RETURN(const Hash hash, Hash::FromBytes(outputs.tree()));
-      if (report.folder.empty()) {
-        GPULAYER_ASSIGN_OR_RETURN(report.folder, RunFolder(job, options));
-      }
-      const client::FetchOptions fetch{report.folder, options_.reconnect_for, interrupt_};
-      GPULAYER_ASSIGN_OR_RETURN(const std::string manifest,
-                                client::FetchBytes(*transport_, hash, fetch));
-      GPULAYER_ASSIGN_OR_RETURN(const Tree tree, wire::ParseTree(manifest));
-      std::vector<Hash> blobs;
-      for (const TreeEntry& entry : tree.entries) {
-        if (entry.type == EntryType::kFile) blobs.push_back(entry.hash);
-      }
-      client::BlobFetcher fetcher(*transport_, std::move(blobs), fetch);
-      const std::string subfolder = page.job().spec().array() ? std::to_string(task.index()) : "";
-      const Status laid = tree::UnpackInto(report.folder, subfolder, tree,
-                                           [&](const Hash& h) { return fetcher.Open(h); });
-      if (!laid.ok()) return laid.Prefixed("outputs of job " + std::to_string(job));
-      report.files += outputs.files();
-      report.bytes += outputs.bytes();
+      const std::string folder = page.job().spec().array() ? std::to_string(task.index()) : "";
+      GPULAYER_RETURN_IF_ERROR(body(task, folder));
     }
   }
+  return OkStatus();
+}
+
+Result<Tree> api::Client::Impl::FetchTree(const v1::TaskInfo& task,
+                                          const client::FetchOptions& fetch) {
+  GPULAYER_ASSIGN_OR_RETURN(const Hash hash, Hash::FromBytes(task.outputs().tree()));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string manifest,
+                            client::FetchBytes(*transport_, hash, fetch));
+  return wire::ParseTree(manifest);
+}
+
+// A folder that the user named may hold files of theirs.
+Status api::Client::Impl::CheckReplacesNothing(std::int64_t job, const DownloadOptions& options) {
+  constexpr std::size_t kNamed = 5;
+  if (options.to.empty() || !PathExists(options.to)) return OkStatus();
+  GPULAYER_RETURN_IF_ERROR(RunFolder(job, options).status());
+  const client::FetchOptions fetch{options.to, options_.reconnect_for, interrupt_};
+  const tree::RunFolderRequest request = FolderRequest(job, options);
+  std::vector<std::string> others;
+  GPULAYER_RETURN_IF_ERROR(
+      ForEachOutput(job, [&](const v1::TaskInfo& task, const std::string& subfolder) -> Status {
+        if (task.outputs().tree().empty() || others.size() > kNamed) return OkStatus();
+        GPULAYER_ASSIGN_OR_RETURN(const Tree tree, FetchTree(task, fetch));
+        for (std::string& path :
+             tree::FindOthers(request, subfolder, tree, kNamed + 1 - others.size())) {
+          others.push_back(Printable(path));
+        }
+        return OkStatus();
+      }));
+  if (others.empty()) return OkStatus();
+  const bool more = others.size() > kNamed;
+  if (more) others.resize(kNamed);
+  return FailedPrecondition(
+      "outputs of job " + std::to_string(job) + " to " + Printable(options.to) +
+      ": there with other content: " + Join(others, ", ") + (more ? " and more" : "") +
+      ". Nothing was written. Remove them, or choose another folder");
+}
+
+Result<api::DownloadReport> api::Client::Impl::Download(std::int64_t job,
+                                                        const DownloadOptions& options) {
+  GPULAYER_RETURN_IF_ERROR(CheckReplacesNothing(job, options));
+  DownloadReport report;
+  GPULAYER_RETURN_IF_ERROR(
+      ForEachOutput(job, [&](const v1::TaskInfo& task, const std::string& subfolder) -> Status {
+        const v1::OutputResult& outputs = task.outputs();
+        report.left_out_count += outputs.left_out_count();
+        for (const v1::LeftOut& left : outputs.left_out()) {
+          if (report.left_out.size() < limits::kLeftOutShown) {
+            report.left_out.push_back({left.path(), left.size_bytes(), left.reason()});
+          }
+        }
+        if (outputs.tree().empty()) return OkStatus();
+        if (report.folder.empty()) {
+          GPULAYER_ASSIGN_OR_RETURN(report.folder, RunFolder(job, options));
+        }
+        const client::FetchOptions fetch{report.folder, options_.reconnect_for, interrupt_};
+        GPULAYER_ASSIGN_OR_RETURN(const Tree tree, FetchTree(task, fetch));
+        std::vector<Hash> blobs;
+        for (const TreeEntry& entry : tree.entries) {
+          if (entry.type == EntryType::kFile) blobs.push_back(entry.hash);
+        }
+        client::BlobFetcher fetcher(*transport_, std::move(blobs), fetch);
+        const Status laid = tree::UnpackInto(report.folder, subfolder, tree,
+                                             [&](const Hash& h) { return fetcher.Open(h); });
+        if (!laid.ok()) return laid.Prefixed("outputs of job " + std::to_string(job));
+        report.files += outputs.files();
+        report.bytes += outputs.bytes();
+        return OkStatus();
+      }));
   return report;
 }
 

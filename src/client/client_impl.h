@@ -2,6 +2,7 @@
 #ifndef GPULAYER_CLIENT_CLIENT_IMPL_H_
 #define GPULAYER_CLIENT_CLIENT_IMPL_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -9,11 +10,14 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "client/fetch.h"
 #include "client/local_server.h"
 #include "client/ship.h"
 #include "client/targets.h"
 #include "client/transport.h"
 #include "gpulayer/client.h"
+#include "model/tree.h"
+#include "tree/run_folder.h"
 
 namespace gpulayer {
 
@@ -56,7 +60,15 @@ class api::Client::Impl {
   // A watch to its end, until `on_view` says false or `timeout` is over; `what` is waited for.
   Status ReadViews(v1::WatchRequest request, std::optional<std::chrono::milliseconds> timeout,
                    const std::string& what, const std::function<bool(JobInfo)>& on_view);
+  tree::RunFolderRequest FolderRequest(std::int64_t job, const DownloadOptions& options) const;
   Result<std::string> RunFolder(std::int64_t job, const DownloadOptions& options);
+  // For each task that has left `queued`, with the name of its folder within the run folder; empty: that
+  // itself.
+  Status ForEachOutput(
+      std::int64_t job,
+      const std::function<Status(const v1::TaskInfo&, const std::string& subfolder)>& body);
+  Result<Tree> FetchTree(const v1::TaskInfo& task, const client::FetchOptions& fetch);
+  Status CheckReplacesNothing(std::int64_t job, const DownloadOptions& options);
   // Takes those that succeeded out of what `spec`, the job's own, asks for.
   Status LeaveOutSuccessful(std::int64_t job, v1::JobSpec* spec);
   Result<std::vector<Job>> Queue(const std::shared_ptr<Impl>& self,

@@ -15,6 +15,8 @@
 
 #include "base/fs.h"
 #include "base/text.h"
+#include "tree/beneath.h"
+#include "tree/hash_one.h"
 
 namespace gpulayer::tree {
 namespace {
@@ -180,6 +182,36 @@ Status CheckRunsPlace(const std::string& base_dir) {
   if (faccessat(AT_FDCWD, where.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return OkStatus();
   return FailedPrecondition("a place for outputs: " + where + ": " + std::strerror(errno) +
                             ". Go to a folder that you may write in");
+}
+
+namespace {
+
+bool IsAnother(int root, const TreeEntry& entry) {
+  struct stat info = {};
+  if (fstatat(root, entry.path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return errno != ENOENT;
+  if (entry.type == EntryType::kFolder) return !S_ISDIR(info.st_mode);
+  if (entry.type == EntryType::kLink) return ReadLink(root, entry.path) != entry.link_target;
+  if (!S_ISREG(info.st_mode) || info.st_size != entry.size) return true;
+  const Result<HashedFile> hash = HashOne(root, entry.path);
+  return !hash.ok() || hash->hash != entry.hash;
+}
+
+}  // namespace
+
+std::vector<std::string> FindOthers(const RunFolderRequest& request, const std::string& subfolder,
+                                    const Tree& tree, std::size_t most) {
+  std::vector<std::string> out;
+  if (ReadMarker(request.to) == Marker{request.server_uuid, request.job.value()}) return out;
+  const std::string dir = subfolder.empty() ? request.to : JoinPath(request.to, subfolder);
+  const UniqueFd root(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root.valid()) return out;
+  for (const TreeEntry& entry : tree.entries) {
+    if (out.size() == most) break;
+    if (IsAnother(root.get(), entry)) {
+      out.push_back(subfolder.empty() ? entry.path : JoinPath(subfolder, entry.path));
+    }
+  }
+  return out;
 }
 
 Status UnpackInto(const std::string& run_folder, const std::string& subfolder, const Tree& tree,

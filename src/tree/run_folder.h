@@ -2,6 +2,7 @@
 #ifndef GPULAYER_TREE_RUN_FOLDER_H_
 #define GPULAYER_TREE_RUN_FOLDER_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ Result<std::string> MakeRunFolder(const RunFolderRequest& request);
 // Whether folders could be made under `base_dir` now, without making one. FAILED_PRECONDITION: no,
 // and why.
 Status CheckRunsPlace(const std::string& base_dir);
+
+// What stands in the folder of a kTo request and has other content than the tree would put there: paths
+// below it, at most `most`. None in the run folder of this very job, whose files are its own.
+std::vector<std::string> FindOthers(const RunFolderRequest& request, const std::string& subfolder,
+                                    const Tree& tree, std::size_t most);
 
 // Unpack for a run folder: replaces files, never the marker. `subfolder` ("", "7", "node-1") is
 // made if absent.

@@ -26,6 +26,34 @@ class Outputs(Up):
         to = self.home.path / "to"
         self.gpulayer("job", "result", str(job), "--to", str(to))
         self.assertEqual((to / "made").read_text(), "made\n")
+        (to / "made").write_text("mine")
+        done = self.gpulayer("job", "result", str(job), "--to", str(to), code=1)
+        self.assertIn(b"there with other content: made. Nothing was written.", done.stderr)
+        self.assertEqual((to / "made").read_text(), "mine")
+
+    def test_a_pattern_that_nothing_matches_is_said(self) -> None:
+        done = self.gpulayer("submit", "--output", "./model.bin", "--shell", "echo w > model.bin; mkdir d; cp model.bin d")
+        self.assertNotIn(b"left out", done.stderr)
+        done = self.gpulayer("submit", "--name", "miss", "--output", "model.bim", "--shell", "echo w > model.bin")
+        self.assertIn(b"left out model.bim: no new or changed file matches this --output\n", done.stderr)
+        self.assertIn(b"left out model.bin (2B): no --output matches it\n", done.stderr)
+        job = json.loads(self.gpulayer("job", "list", "--name", "miss", "--json").stdout)["items"][0]["id"]
+        left = json.loads(self.gpulayer("job", "show", str(job), "--json").stdout)["tasks"][0]["outputs"]["left_out"]
+        self.assertEqual([file["path"] for file in left], ["model.bim", "model.bin"])
+        for wrong in ("/tmp/model.bin", "../model.bin", "~/model.bin", "model[.bin"):
+            self.gpulayer("submit", "--output", wrong, "--", "true", code=2)
+
+    def test_input_that_the_job_does_not_get_is_said(self) -> None:
+        done = self.home.run("submit", "--", "wc", "-l", stdin=None, input=b"1\n2\n")
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, b"0"))
+        self.assertIn(b"--stdin FILE", done.stderr)
+        with open(self.home.path / "in", "wb+") as full:
+            full.write(b"x")
+            full.seek(0)
+            self.assertIn(b"--stdin FILE", self.home.run("submit", "--", "true", stdin=full).stderr)
+            full.seek(1)
+            self.assertEqual(self.home.run("submit", "--", "true", stdin=full).stderr, b"")
+        self.assertEqual(self.gpulayer("submit", "--", "true").stderr, b"")
 
     def test_no_place_for_outputs_is_said_before_the_work(self) -> None:
         cwd = self.home.path / "no-place"

@@ -5,9 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <map>
+#include <string>
+
 #include "client/fake_transport.h"
 #include "client/grpc_transport.h"
 #include "gpulayer/v1/admin.pb.h"
+#include "support/temp_dir.h"
+#include "wire/tree.h"
 #include "wire/version.h"
 
 namespace gpulayer::client {
@@ -24,11 +29,13 @@ class ClientImplTest : public ::testing::Test {
       return OkStatus();
     };
     fake->answers[Method::kGetJob] = [this](const auto&, auto* reply) {
-      auto* job = static_cast<v1::GetJobReply*>(reply)->mutable_job();
-      job->set_id(1);
-      job->set_state(static_cast<std::int32_t>(state_));
+      auto* answer = static_cast<v1::GetJobReply*>(reply);
+      answer->mutable_job()->set_id(1);
+      answer->mutable_job()->set_state(static_cast<std::int32_t>(state_));
+      if (!outputs_.empty()) answer->add_tasks()->mutable_outputs()->set_tree(outputs_);
       return OkStatus();
     };
+    fake_ = fake.get();
     api::ClientOptions options;
     options.call_timeout = milliseconds::max();
     options.reconnect_for = milliseconds::max();
@@ -37,7 +44,26 @@ class ClientImplTest : public ::testing::Test {
     impl_ = *impl;
   }
 
+  // Files of one task, by name and content.
+  void HasOutputs(const std::map<std::string, std::string>& files) {
+    Tree tree;
+    for (const auto& [path, content] : files) {
+      TreeEntry entry;
+      entry.path = path;
+      entry.mode = 0644;
+      entry.size = std::ssize(content);
+      entry.hash = Hash::Of(content);
+      fake_->blobs[std::string(entry.hash.bytes())] = content;
+      tree.entries.push_back(std::move(entry));
+    }
+    const std::string manifest = wire::SerializeTree(tree);
+    outputs_ = Hash::Of(manifest).bytes();
+    fake_->blobs[outputs_] = manifest;
+  }
+
   api::JobState state_ = api::JobState::kSucceeded;
+  std::string outputs_;  // hash of the manifest; empty: none
+  FakeTransport* fake_ = nullptr;
   std::shared_ptr<api::Client::Impl> impl_;
 };
 
@@ -50,6 +76,23 @@ TEST_F(ClientImplTest, NoTimeIsEnoughToHearOfAnEnd) {
 
 TEST_F(ClientImplTest, AnEmptyFunctionIsRefused) {
   EXPECT_EQ(impl_->StreamLogs(1, {}, nullptr).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClientImplTest, AFolderThatIsNamedKeepsTheFilesThatAreThere) {
+  const testing::TempDir dir;
+  api::DownloadOptions options;
+  options.to = dir / "to";
+  HasOutputs({{"a", "1"}, {"b", "2"}, {"sub/c", "3"}});
+  ASSERT_TRUE(impl_->Download(1, options).ok());
+  ASSERT_TRUE(impl_->Download(1, options).ok()) << "what is there is the same";
+  ASSERT_TRUE(WriteFileAtomic(dir / "to/sub/c", "mine").ok());
+  ASSERT_TRUE(RemoveTree(dir / "to/a").ok());
+  const Status refused = impl_->Download(1, options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("content: sub/c. Nothing"), std::string::npos)
+      << refused.message();
+  EXPECT_EQ(ReadFile(dir / "to/sub/c").value_or(""), "mine");
+  EXPECT_FALSE(PathExists(dir / "to/a"));
 }
 
 TEST(GrpcTransportTest, AForkedChildIsToldThatTheClientIsItsParents) {

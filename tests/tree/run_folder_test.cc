@@ -17,7 +17,9 @@ namespace gpulayer::tree {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::Folder;
 using ::testing::HasSubstr;
+using testing::Link;
 using testing::MemoryBlobs;
 using testing::Put;
 using testing::TempDir;
@@ -120,6 +122,29 @@ TEST_F(RunFolderTest, GivenFolder) {
   EXPECT_THAT(MakeRunFolder(request).status().message(), HasSubstr("job 42"));
   request.job = JobId(42);
   EXPECT_TRUE(MakeRunFolder(request).ok());
+}
+
+TEST_F(RunFolderTest, FilesOfOthersAreFoundBeforeAnythingIsWritten) {
+  MemoryBlobs blobs(dir_ / "blobs");
+  Tree tree;
+  tree.entries = {blobs.File("a", "1"), Folder("b"), blobs.File("c/d", "2"), Link("e", "a")};
+  const RunFolderRequest request = Request(kServer, 42, Naming::kTo);
+  EXPECT_THAT(FindOthers(request, "", tree, 9), ElementsAre()) << "no such folder yet";
+  ASSERT_TRUE(MakeDirs(dir_ / "to").ok());
+  ASSERT_TRUE(UnpackInto(dir_ / "to", "", tree, blobs.Opener()).ok());
+  ASSERT_TRUE(UnpackInto(dir_ / "to", "7", tree, blobs.Opener()).ok());
+  EXPECT_THAT(FindOthers(request, "", tree, 9), ElementsAre()) << "all the same";
+  tree.entries = {blobs.File("a", "!"), blobs.File("b", "1"), blobs.File("c/d", "longer"),
+                  Link("e", "b")};
+  EXPECT_THAT(FindOthers(request, "", tree, 9), ElementsAre("a", "b", "c/d", "e"));
+  EXPECT_THAT(FindOthers(request, "7", tree, 2), ElementsAre("7/a", "7/b"));
+  tree.entries = {Folder("a"), blobs.File("e/x", "1"), blobs.File("new", "1")};
+  EXPECT_THAT(FindOthers(request, "", tree, 9), ElementsAre("a", "e/x"));
+
+  RunFolderRequest own = request;
+  own.to = dir_ / ("gpulayer_runs/" + Make(Request(kServer, 42)));
+  Put(own.to + "/new", "edited");
+  EXPECT_THAT(FindOthers(own, "", tree, 9), ElementsAre()) << "its own run folder";
 }
 
 TEST_F(RunFolderTest, ManyAtOnceNeverClash) {
