@@ -97,6 +97,12 @@ TEST(SubmitTest, OfflineWorkersCountAsKnown) {
   b.Pass(70s);
   EXPECT_EQ(b.View("big").state, WorkerState::kOffline);
   EXPECT_NE(b.Submit(SpecBuilder().Slots(60)), JobId());
+  EXPECT_EQ(b.submitted.warning, "all workers that can run this are offline (big): the job waits");
+  b.Connect("small", {1, 1ll << 30, {}});
+  EXPECT_NE(b.Submit(SpecBuilder().Slots(60)), JobId());
+  EXPECT_EQ(b.submitted.warning, "all workers that can run this are offline (big): the job waits");
+  EXPECT_NE(b.Submit({}), JobId());
+  EXPECT_EQ(b.submitted.warning, "");
 }
 
 TEST(SubmitTest, RejectionNamesAFewWorkersOfMany) {

@@ -44,6 +44,8 @@ TEST(WorkersTest, ARevokedWorkerIsLostAtOnce) {
   EXPECT_EQ(closes[0].reason.code(), StatusCode::kUnauthenticated);
   // Its stream's own end comes behind, and says nothing new.
   b.Apply(core::WorkerDisconnected{s});
+  b.Apply(core::Tick{});
+  EXPECT_EQ(b.View("w1").state, WorkerState::kOffline) << "it is not waited for";
   // Another one goes on with the job; back with a new credential, what it held is ended.
   b.Connect("w2");
   EXPECT_EQ(b.WorkerOf(job), "w2");
@@ -212,12 +214,17 @@ TEST(WorkersTest, AStoppingWorkerGetsNothingBack) {
   EXPECT_EQ(b.State(job), TaskState::kPreparing);
 }
 
-TEST(WorkersTest, AWorkerThatRunsNothingIsOfflineSoon) {
+TEST(WorkersTest, AWorkerThatRunsNothingIsOfflineAtOnce) {
   Bench b;
   b.Apply(core::WorkerDisconnected{b.Connect("w1")});
-  EXPECT_EQ(b.View("w1").state, WorkerState::kSuspect);
-  b.Pass(11s);
   EXPECT_EQ(b.View("w1").state, WorkerState::kOffline);
+  b.Apply(core::Tick{});
+  EXPECT_EQ(b.View("w1").state, WorkerState::kOffline);
+  const SessionId s = b.Connect("w1");
+  EXPECT_EQ(b.View("w1").state, WorkerState::kOnline);
+  b.Running(b.Submit({}));
+  b.Apply(core::WorkerDisconnected{s});
+  EXPECT_EQ(b.View("w1").state, WorkerState::kSuspect) << "it has a job, and its lease";
 }
 
 TEST(WorkersTest, NewResourcesAreStoredAndUsed) {

@@ -87,6 +87,24 @@ std::string WhyNever(const State& state, const Requirements& need) {
   return out;
 }
 
+// "all workers that can run this are offline (box3, box7)". Empty: one is not, or none can.
+std::string WhyNobodyNow(const State& state, const Requirements& need) {
+  std::vector<std::string> names;
+  std::size_t more = 0;
+  for (const auto& [id, worker] : state.workers) {
+    if (!NeverReasons(need, worker.record.profile).empty()) continue;
+    if (worker.state != WorkerState::kOffline) return "";
+    if (names.size() < kWorkersNamed) {
+      names.push_back(worker.record.profile.name);
+    } else {
+      ++more;
+    }
+  }
+  if (names.empty()) return "";
+  if (more > 0) names.push_back("and " + std::to_string(more) + " more");
+  return "all workers that can run this are offline (" + Join(names, ", ") + ")";
+}
+
 Job NewJob(const SubmitJobs& event, std::shared_ptr<const JobSpec> spec, JobId id, Instant now) {
   Job job;
   job.record.id = id;
@@ -194,6 +212,7 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
   }
 
   SubmitReply reply;
+  std::map<Requirements, std::string> offline;
   for (const std::shared_ptr<const JobSpec>& spec : event.specs) {
     const auto [request, is_new] = state.requests.try_emplace(
         RequestKey(event.caller.user, spec->request_id), JobId(state.last_job.value() + 1));
@@ -207,6 +226,10 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
         submitted.warning = "no worker is known yet: the job waits";
       } else if (const std::string& why = never[spec->requirements]; !why.empty()) {
         submitted.warning = why + ": the job waits";
+      } else {
+        const auto [nobody, first] = offline.try_emplace(spec->requirements);
+        if (first) nobody->second = WhyNobodyNow(state, spec->requirements);
+        if (!nobody->second.empty()) submitted.warning = nobody->second + ": the job waits";
       }
       Job& job = state.jobs[state.last_job];
       job = NewJob(event, spec, state.last_job, turn.now);

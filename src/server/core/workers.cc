@@ -34,6 +34,7 @@ void Refresh(Turn& turn, Worker& worker) {
   const Options& options = turn.state.options;
   const Duration silent = turn.now.mono - worker.last_heard;
   const bool connected = worker.session.value() != 0;
+  if (!connected && worker.state == WorkerState::kOffline) return;  // until it connects
   WorkerState state = WorkerState::kOnline;
   if (silent >= options.lost_after ||
       (silent >= options.suspect_after && !connected && worker.attempts.empty())) {
@@ -141,6 +142,8 @@ void OnDisconnected(Turn& turn, const WorkerDisconnected& event) {
   Worker& worker = turn.state.workers.at(it->second);
   DropSession(turn, worker);
   turn.workers.insert(worker.record.profile.id);
+  // One that runs nothing has no lease to wait for, whether it was stopped or cut off.
+  if (worker.attempts.empty()) worker.state = WorkerState::kOffline;
   Refresh(turn, worker);
 }
 
