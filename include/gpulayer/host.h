@@ -30,7 +30,8 @@ struct UpOptions {
   std::string data_dir;               // empty: GPULAYER_DATA_DIR, else the user's own
   std::optional<std::string> listen;  // default "0.0.0.0:7461"; port 0: a free one
   std::optional<std::int32_t> slots;  // of the worker here; default: the machine's CPUs
-  std::optional<bool> worker;         // default true: this machine runs jobs too
+  std::optional<bool> worker;  // this machine runs jobs too; default: as the last time, else true
+  bool only_start = false;     // ALREADY_EXISTS if any of it runs already
 };
 
 struct UpReport {
@@ -46,8 +47,8 @@ struct UpReport {
 };
 
 // Starts server and worker. They go on after this process.
-// ALREADY_EXISTS: it is up already, with other options. Nothing is left half-started after an
-// error.
+// ALREADY_EXISTS: it is up already, with other options, which are named. Nothing is left half-started
+// after an error.
 GPULAYER_EXPORT Result<UpReport> Up(const UpOptions& options);
 
 struct DownOptions {
@@ -59,22 +60,24 @@ struct DownReport {
   // The server that this machine had joined, if its worker had ended by itself, as one does whose
   // credential is revoked. Else empty.
   std::string ended_worker_of;
-  // That ran by what the server said last; those of this machine begin again at the next Up. 0 also
-  // if it did not answer, or nothing was stopped.
+  // That ran: by what the server here said last, 0 also if it did not answer; of a joined machine its
+  // own. Those of this machine begin again at the next Up, or elsewhere.
   std::int64_t interrupted_tasks = 0;
+  std::int64_t interrupted_here = 0;  // of them, on this machine
+  std::string data_dir;
 };
 
 // Stops what Up or Join started here, within 10 s. Queued and interrupted work is there at the
 // next Up.
 GPULAYER_EXPORT Result<DownReport> Down(const DownOptions& options);
 
-// Waits until a daemon that Up or Join started here has ended (UNAVAILABLE, names it), or the
-// interrupt (OK).
+// Waits until a daemon that Up or Join started here has ended by itself (UNAVAILABLE, names it), was
+// stopped by Down (CANCELLED), or the interrupt (OK).
 GPULAYER_EXPORT Status WatchDaemons(const std::string& data_dir, const Interrupt& interrupt);
 
 struct JoinOptions {
   // Both empty, or the address alone: the worker that this machine was before starts again, with the
-  // credential that it has.
+  // credential that it has; another address has to be one of the same server.
   std::string address;  // "host:port"
   std::string token;    // of role worker or admin
   std::string data_dir;
@@ -84,6 +87,7 @@ struct JoinOptions {
   std::string zone;
   std::string region;
   std::map<std::string, std::string> labels;
+  bool only_start = false;  // ALREADY_EXISTS if its worker runs already
 };
 
 struct JoinReport {
@@ -135,6 +139,8 @@ GPULAYER_EXPORT Status CheckTargetName(const std::string& name);  // of a login
 
 // What a worker on this machine would offer.
 GPULAYER_EXPORT Result<MachineResources> DetectResources();
+// The same with what worker.toml says of it: name (the host's without one), zone, region, labels.
+GPULAYER_EXPORT Result<WorkerInfo> DetectWorker();
 
 // A token as people give it: itself, "-" (a line of standard input), "@FILE", or empty for
 // GPULAYER_TOKEN. INVALID_ARGUMENT: none given, or not of the form gl1.…

@@ -12,7 +12,7 @@ void AddLogin(Parser& parser) {
   LoginOptions& options = args->options;
   Verb verb = parser.Add("login", "Submit to another machine's server from here.",
                          "gpulayer login server-box:7461 --token @token");
-  verb.Word("ADDRESS", &options.address, "host:port of the server");
+  verb.Word("ADDRESS", &options.address, "HOST[:PORT] of the server (port: 7461)");
   verb.Text("--token", kToken, &options.token,
             "token, - (standard input), @FILE, or GPULAYER_TOKEN");
   verb.Text("--name", "NAME", &options.name, "name for it here (default: the host's)");

@@ -111,12 +111,17 @@ int RunStatus(const Common& args) {
 }
 
 int RunDetect(const Common& args) {
-  const Result<MachineResources> found = DetectResources();
+  const Result<WorkerInfo> found = DetectWorker();
   if (!found.ok()) return PrintError(found.status()), kFailed;
   if (args.json) return PrintOut(ResourcesJson(*found)), 0;
-  PrintOut(Fields({{"slots", std::to_string(found->slots)},
-                   {"memory", FormatSize(found->memory_bytes)},
-                   {"devices", found->devices.empty() ? "none" : DeviceText(found->devices)}}));
+  const MachineResources& has = found->resources;
+  PrintOut(Fields({{"name", found->name},
+                   {"zone", found->zone},
+                   {"region", found->region},
+                   {"labels", LabelText(found->labels)},
+                   {"slots", std::to_string(has.slots)},
+                   {"memory", FormatSize(has.memory_bytes)},
+                   {"devices", has.devices.empty() ? "none" : DeviceText(has.devices)}}));
   return 0;
 }
 
@@ -160,10 +165,9 @@ int RunTokenList(const TokenArgs& args) {
 int RunTokenRevoke(const TokenArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
     if (const Status s = client.RevokeToken(args.id); !s.ok()) return s;
-    PrintOut(args.common.json
-                 ? RevokedJson(args.id)
-                 : "revoked " + Printable(args.id) +
-                       ": it is not let in any more, nor is a credential made of it\n");
+    PrintOut(args.common.json ? RevokedJson(args.id)
+                              : "revoked " + Printable(args.id) +
+                                    ": it is not let in any more, nor what was exchanged for it\n");
     return 0;
   });
 }

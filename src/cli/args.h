@@ -47,6 +47,7 @@ struct JobArgs {
   Common common;
   std::int64_t job = 0;
   bool all_logs = false;  // of attach
+  TaskOptions tasks;      // of show
 };
 int RunJobShow(const JobArgs& args);
 int RunJobExplain(const JobArgs& args);

@@ -82,7 +82,7 @@ class WaitTeller {
 bool HasPrivateServer(const Client& client) { return client.target() == "local"; }
 
 // Whoever followed a job to an error of ours wants to know what becomes of it.
-int Lost(const Status& status, const Client& client, std::int64_t job) {
+int Lost(const Status& status, const Client& client, std::int64_t job, const std::string& again) {
   PrintError(status);
   switch (status.code()) {
     case StatusCode::kNotFound:  // there is no such job, or task, or attempt
@@ -91,17 +91,18 @@ int Lost(const Status& status, const Client& client, std::int64_t job) {
     case StatusCode::kFailedPrecondition: break;  // says it itself, as the end of a private server
     case StatusCode::kUnauthenticated:
     case StatusCode::kPermissionDenied:
-      PrintNote(AfterUs(job, HasPrivateServer(client)) + " after a new `gpulayer login`");
+      PrintNote(AfterUs(job, HasPrivateServer(client), again) + " after a new `gpulayer login`");
       break;
-    default: PrintNote(AfterUs(job, HasPrivateServer(client)));
+    default: PrintNote(AfterUs(job, HasPrivateServer(client), again));
   }
   return kCouldNot;
 }
 
 // Standard output cannot be written to.
-int Unwritten(int error, bool over, const Client& client, std::int64_t job) {
-  const std::string after =
-      over ? "job " + std::to_string(job) + " is over" : AfterUs(job, HasPrivateServer(client));
+int Unwritten(int error, bool over, const Client& client, std::int64_t job,
+              const std::string& again) {
+  const std::string after = over ? "job " + std::to_string(job) + " is over"
+                                 : AfterUs(job, HasPrivateServer(client), again);
   if (error == EPIPE) {
     PrintNote("standard output is closed; " + after);
     return 128 + SIGPIPE;
@@ -214,6 +215,15 @@ void SayEnd(const JobInfo& job, const std::string& source_dir) {
   PrintNote(name + " " + ToString(job.state) + ": " + why);
 }
 
+void SayFailedTasks(const JobInfo& job) {
+  const bool failed = job.state == JobState::kFailed || job.state == JobState::kTimedOut;
+  if (!job.is_array || !failed) return;
+  const std::string id = std::to_string(job.id);
+  PrintNote("which tasks: `gpulayer job show " + id + " --state " + ToString(job.state) +
+            "`; what one wrote: `gpulayer job logs " + id +
+            ".TASK`; run them again: `gpulayer job " + "retry " + id + " --failed`");
+}
+
 void SayOutputs(const DownloadReport& report, std::int64_t job) {
   const std::string name = report.folder.substr(report.folder.rfind('/') + 1);
   const bool unexpected = job > 0 && name != std::to_string(job);
@@ -256,9 +266,9 @@ std::optional<int> FollowBytes(Session& session, const Client& given, std::int64
   if (session.left() != 0) return session.Leave(job);
   if (reader_gone) {
     const Result<JobInfo> info = client.Get(job);
-    return Unwritten(out.error(), info.ok() && IsTerminal(info->state), client, job);
+    return Unwritten(out.error(), info.ok() && IsTerminal(info->state), client, job, options.again);
   }
-  if (!streamed.ok()) return Lost(streamed, client, job);
+  if (!streamed.ok()) return Lost(streamed, client, job, options.again);
   return std::nullopt;
 }
 
@@ -272,14 +282,16 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
     info = FollowArray(client, job,
                        {options.all_logs, options.json, [leave]() mutable { leave.Throw(); }},
                        &unwritten);
-    if (unwritten != 0 && session.left() == 0) return Unwritten(unwritten, info.ok(), client, job);
+    if (unwritten != 0 && session.left() == 0) {
+      return Unwritten(unwritten, info.ok(), client, job, options.again);
+    }
   } else {
     const std::optional<int> code = FollowBytes(session, client, job, options);
     if (code) return *code;
     info = options.task ? FinalInfoOfTask(client, job, *options.task) : FinalInfo(client, job);
   }
   if (session.left() != 0) return session.Leave(job);
-  if (!info.ok()) return Lost(info.status(), client, job);
+  if (!info.ok()) return Lost(info.status(), client, job, options.again);
   session.Disowns();
 
   int code = ShellExitCode(*info);
@@ -294,7 +306,11 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
       if (code == 0) code = session.left() != 0 ? 128 + session.left() : kCouldNot;
     }
   }
-  if (!options.array) SayEnd(*info, options.source_dir);  // its last line says it
+  if (!options.array) {
+    SayEnd(*info, options.source_dir);
+  } else if (!HasPrivateServer(client)) {  // its last line says how it ended
+    SayFailedTasks(*info);
+  }
   if (options.json) PrintOut(ResultJson({*info, report}));
   return code;
 }

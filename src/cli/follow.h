@@ -20,6 +20,7 @@ struct FollowOptions {
   bool array = false;                // known to have several tasks
   bool all_logs = false;             // of those, with the task before each line
   std::string source_dir;            // what shipped, if it is known here
+  std::string again;                 // as AfterUs()
 };
 
 // Returns the exit code of the contract: the job's, or 125 when the server was lost, or 128+N when
@@ -28,6 +29,8 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
 
 // How it ended, said on standard error when its exit code does not say it all.
 void SayEnd(const JobInfo& job, const std::string& source_dir = "");
+// Of an array that is over and did not succeed: how to see which tasks, and to run them again.
+void SayFailedTasks(const JobInfo& job);
 // Where they are: on a terminal, and anywhere if the folder has not the name that is expected, the
 // id of `job` (0: the caller has named the folder). And what was left out.
 void SayOutputs(const DownloadReport& report, std::int64_t job);

@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::size_t kLongLine = 64 * 1024;
-// More failures than these say little that is new; `job list` and `job logs` have them all.
+// More failures than these say little that is new; `job show` and `job logs` have them all.
 constexpr std::size_t kFailuresShown = 20;
 constexpr std::int64_t kTailLines = 10;
 constexpr auto kLineGap = std::chrono::seconds(30);  // where lines are kept
@@ -105,8 +105,7 @@ class Failures {
       progress.Erase();
       if (shown_.size() > kFailuresShown) {
         full_ = true;
-        PrintNote("more tasks failed; `gpulayer job show " + std::to_string(job_) +
-                  "` and `gpulayer job logs " + std::to_string(job_) + ".TASK` show them");
+        PrintNote("more tasks failed");  // the job's end says how to see them
       } else {
         ShowOne(task);
       }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -222,6 +223,29 @@ std::string TildeHint(const std::string& path) {
   return said + (own ? "$HOME" + Printable(path.substr(1)) : "the whole path");
 }
 
+namespace {
+
+// A file without its right to be run.
+std::string ChmodText(const std::string& program) {
+  const std::string suffix = program.substr(program.rfind('.') + 1);
+  const std::string reader = suffix == "py" ? "python3 " : suffix == "sh" ? "sh " : "";
+  return "`chmod +x` it before the submit: modes ship" +
+         (reader.empty() ? "" : ". Or write " + reader + Printable(program));
+}
+
+bool Ships(const std::string& source_dir, const std::string& file) {
+  JobSpec spec;
+  spec.source_dir = source_dir;
+  spec.source_limit_bytes = INT64_MAX;
+  spec.source_limit_files = INT64_MAX;
+  const Result<SourceListing> listing = Client::PreviewSource(spec);
+  if (!listing.ok()) return true;  // it was listed a moment ago: nothing better is known
+  return std::any_of(listing->files.begin(), listing->files.end(),
+                     [&](const SourceFile& ships) { return ships.path == file; });
+}
+
+}  // namespace
+
 std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
   const CauseKind cause = job.outcome.cause;
   if (cause != CauseKind::kNotFound && cause != CauseKind::kNotExecutable) return "";
@@ -231,7 +255,7 @@ std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
   const std::string said = (shown.empty() ? "" : shown + ": ") + why + ". ";
   if (cause == CauseKind::kNotExecutable) {
     if (why.find("Permission denied") != std::string::npos) {
-      return said + "`chmod +x` it before the submit: modes ship";
+      return said + ChmodText(program);
     }
     if (why.find("No such file") != std::string::npos) {
       return said + "The program in its first line (#!) is not on the worker";
@@ -246,8 +270,19 @@ std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
     }
     return said + "It is looked for in the job's folder, which is a copy of --source";
   }
-  if (!source_dir.empty() && ::access((source_dir + "/" + program).c_str(), F_OK) == 0) {
-    return said + "That file ships: write ./" + shown;
+  const std::string file = source_dir + "/" + program;
+  if (!source_dir.empty() && ::access(file.c_str(), F_OK) == 0) {
+    if (!Ships(source_dir, program)) {
+      return said +
+             "The file of that name here is left out by ignore rules: let it ship (a line !/" +
+             shown + " in .gpulayerignore) and write ./" + shown;
+    }
+    const bool runs = ::access(file.c_str(), X_OK) == 0;
+    return said + "That file ships: write ./" + shown +
+           (runs ? "" : ". " + ChmodText("./" + program));
+  }
+  if (program.find_first_of(" \t\n") != std::string::npos) {
+    return said + "It is one word, the name of a program; --shell takes a line of a shell";
   }
   return said + "It has to be on the worker's PATH; a file that ships is written ./" + shown;
 }

@@ -1,6 +1,6 @@
 // What somebody who typed something else may have meant.
 //
-// Threads: any. Nothing waits or fails: no idea is an empty string.
+// Threads: any. Nothing waits for a server, or fails: no idea is an empty string.
 #ifndef GPULAYER_CLI_HINTS_H_
 #define GPULAYER_CLI_HINTS_H_
 

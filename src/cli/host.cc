@@ -1,6 +1,9 @@
 // up, down, join, login, logout, target: this machine's part.
 #include "gpulayer/host.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "cli/args.h"
 #include "cli/ask_token.h"
 #include "cli/hints.h"
@@ -28,6 +31,7 @@ int NoToken(const Status& status) { return Failed(status), kUsage; }
 int StayInForeground(Session& session, const std::string& data_dir) {
   const Status status = WatchDaemons(data_dir, session.leave());
   if (!status.ok()) PrintError(status);
+  if (status.code() == StatusCode::kCancelled) return 0;  // what is up by now is somebody else's
   DownOptions down;
   down.data_dir = data_dir;
   const Result<DownReport> stopped = Down(down);
@@ -35,12 +39,34 @@ int StayInForeground(Session& session, const std::string& data_dir) {
   return status.ok() ? 0 : kFailed;
 }
 
-std::string InterruptedText(std::int64_t running) {
-  const std::string tasks =
-      running == 1 ? "1 task was running" : std::to_string(running) + " tasks were running";
-  return tasks +
-         ": what ran on this machine and is not being cancelled begins again at the next `gpulayer "
-         "up`, other machines go on";
+std::string TasksText(std::int64_t n) { return std::to_string(n) + (n == 1 ? " task" : " tasks"); }
+
+std::string InterruptedText(const DownReport& report, bool joined) {
+  const std::int64_t here = report.interrupted_here;
+  const std::int64_t elsewhere = report.interrupted_tasks - here;
+  std::vector<std::string> said;
+  if (here > 0) {
+    const std::string again = joined ? "the server starts it again, on this machine or another"
+                                     : "begins again at the next `gpulayer up`";
+    said.push_back(TasksText(here) + " of this machine: " + again +
+                   ", unless it is being cancelled");
+  }
+  if (elsewhere > 0) said.push_back(TasksText(elsewhere) + " of other machines: goes on there");
+  std::string text = TasksText(report.interrupted_tasks) +
+                     (report.interrupted_tasks == 1 ? " was running: " : " were running: ");
+  for (std::size_t i = 0; i < said.size(); ++i) text += (i == 0 ? "" : "; ") + said[i];
+  return text;
+}
+
+// Where work goes by now, if that is not the server that was just started.
+void SayOtherTarget() {
+  const Result<std::vector<TargetInfo>> targets = ListTargets();
+  if (!targets.ok()) return;
+  for (const TargetInfo& target : *targets) {
+    if (!target.in_use) continue;
+    PrintNote("`gpulayer submit` goes to the login in use, " + target.name + " (" +
+              Printable(target.address) + "); --target here means this server");
+  }
 }
 
 }  // namespace
@@ -51,6 +77,12 @@ int RunUp(const UpArgs& args) {
   const Result<UpReport> report = Up(args.options);
   if (!report.ok()) return Failed(report.status());
   PrintOut(args.json ? UpJson(*report) : UpText(*report));
+  const char* env = std::getenv("GPULAYER_DATA_DIR");
+  if (!args.options.data_dir.empty() && (env == nullptr || report->data_dir != env)) {
+    PrintNote("other commands find it with: export GPULAYER_DATA_DIR=" +
+              ShellWords({report->data_dir}));
+  }
+  SayOtherTarget();
   return session ? StayInForeground(*session, report->data_dir) : 0;
 }
 
@@ -69,9 +101,14 @@ int RunDown(const DownArgs& args) {
   } else {
     std::string text;
     for (const std::string& name : report->stopped) text += (text.empty() ? "" : " and ") + name;
-    PrintOut(text.empty() ? "nothing was up here\n" : "stopped " + text + "\n");
+    PrintOut(text.empty() ? "nothing was up here, in " + Printable(report->data_dir) + "\n"
+                          : "stopped " + text + "\n");
   }
-  if (report->interrupted_tasks > 0) PrintNote(InterruptedText(report->interrupted_tasks));
+  if (report->interrupted_tasks > 0) {
+    const std::vector<std::string>& names = report->stopped;
+    const bool joined = std::find(names.begin(), names.end(), "server") == names.end();
+    PrintNote(InterruptedText(*report, joined));
+  }
   return 0;
 }
 

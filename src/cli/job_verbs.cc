@@ -11,7 +11,13 @@ namespace {
 
 std::int64_t ToJob(const std::string& text) {
   const TaskSelector task = Need(ParseTask(text), "job");
-  if (task.task) Usage("job \"" + Printable(text) + "\": a job is meant here, not a task of it");
+  if (task.task) {
+    const std::string job = std::to_string(task.job);
+    Usage("job \"" + Printable(text) + "\": a whole job is meant here: write " + job +
+          ". Of one task there is `gpulayer job logs " + Printable(text) +
+          "`, `job cancel` and `gpulayer job show " + job + " --from " +
+          std::to_string(*task.task) + "`; its outputs lie in the folder of its number");
+  }
   return task.job;
 }
 
@@ -31,19 +37,21 @@ std::string StateNames() {
   return out;
 }
 
+JobState ToState(const std::string& text) {
+  const std::optional<JobState> state = JobStateFromString(text);
+  if (!state) {
+    Usage("--state: \"" + Printable(text) + "\" is no state. There are " + StateNames());
+  }
+  return *state;
+}
+
 void AddList(Parser& parser, const std::string& path) {
   auto args = std::make_shared<ListArgs>();
   ListOptions& options = args->options;
   Verb verb = parser.Add(path, "List jobs, newest first.", "gpulayer job list --state running");
   AddCommon(verb, &args->common);
   verb.Text(
-      "--state", "STATE",
-      [&options](const std::string& text) {
-        options.state = JobStateFromString(text);
-        if (!options.state) {
-          Usage("--state: \"" + Printable(text) + "\" is no state. There are " + StateNames());
-        }
-      },
+      "--state", "STATE", [&options](const std::string& text) { options.state = ToState(text); },
       "one of " + StateNames());
   verb.Text(
       "--user", "NAME", [&options](const std::string& text) { options.user = text; },
@@ -69,8 +77,18 @@ std::shared_ptr<JobArgs> AddOne(Verb& verb, int (*run)(const JobArgs&)) {
 }
 
 void AddShow(Parser& parser) {
-  Verb verb = parser.Add("job show", "Show a job, its tasks and attempts.", "gpulayer job show 42");
-  AddOne(verb, RunJobShow);
+  Verb verb = parser.Add("job show", "Show a job, its tasks and attempts.",
+                         "gpulayer job show 42 --state failed");
+  const auto args = AddOne(verb, RunJobShow);
+  TaskOptions& tasks = args->tasks;
+  verb.Text(
+      "--state", "STATE", [&tasks](const std::string& text) { tasks.states = {ToState(text)}; },
+      "only tasks in it: " + StateNames());
+  verb.Number("--from", "TASK", &tasks.from_task,
+              "tasks from this number on (at most 1000 are shown at once)");
+  verb.Check([&tasks] {
+    if (tasks.from_task < 0) Usage("--from: the number of a task, 0 or more");
+  });
 }
 
 void AddExplain(Parser& parser) {
@@ -79,8 +97,11 @@ void AddExplain(Parser& parser) {
 }
 
 void AddAttach(Parser& parser) {
-  Verb verb = parser.Add("job attach", "Follow a job as if it had been submitted here.",
-                         "gpulayer job attach 42");
+  Verb verb =
+      parser.Add("job attach",
+                 "Follow a job as if it had been submitted here: Ctrl-C cancels it (`logs -f` "
+                 "and `job wait` leave it alone).",
+                 "gpulayer job attach 42");
   const auto args = AddOne(verb, RunJobAttach);
   AddAllLogs(verb, &args->all_logs);
   verb.StandsForAProgram();
@@ -161,8 +182,9 @@ void AddResult(Parser& parser) {
   Verb verb = parser.Add("job result", "Show how a job ended, and bring its outputs.",
                          "gpulayer job result 42 --download");
   AddCommon(verb, &args->common);
-  verb.Flag("--download", &args->download, "bring the outputs into the run folder");
-  verb.Text("--to", kFolder, &args->to, "bring the outputs directly into this folder");
+  verb.Flag("--download", &args->download, "bring the outputs into the run folder, anew");
+  verb.Text("--to", kFolder, &args->to,
+            "bring them directly into this folder; files there that differ are not replaced");
   AddJob(verb, &args->job);
   verb.Check([args] {
     CheckJob(args->job);

@@ -16,12 +16,30 @@ std::string ExitText(const Outcome& outcome) {
   return "";
 }
 
-// How long it ran; empty: it has not ended, or never began.
+// How long it ran, or has run by this machine's clock; empty: it never began.
 std::string RanText(const JobInfo& job) {
-  if (!job.started || !job.ended || *job.ended < *job.started) return "";
-  const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(*job.ended - *job.started);
+  const Time now =
+      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  const Time until = job.ended.value_or(now);
+  if (!job.started || until < *job.started || (!job.ended && IsTerminal(job.state))) return "";
+  const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(until - *job.started);
   const auto whole = std::chrono::duration_cast<std::chrono::seconds>(ran);
-  return FormatDuration(whole.count() > 0 ? std::chrono::milliseconds(whole) : ran);
+  if (whole.count() > 0 || !job.ended) return FormatDuration(whole);
+  return ran.count() > 0 ? FormatDuration(ran) : "<1ms";
+}
+
+// "ended" says nothing of how. A task's last attempt ended as the task did.
+std::string AttemptText(const TaskInfo& task, const AttemptInfo& attempt) {
+  if (attempt.state != AttemptState::kEnded) return ToString(attempt.state);
+  const bool last = attempt.number == task.attempts.back().number;
+  if (last && IsTerminal(task.state)) return ToString(task.state);
+  switch (attempt.outcome.cause) {
+    case CauseKind::kNone: return ToString(attempt.state);
+    case CauseKind::kCancelled: return ToString(JobState::kCancelled);
+    case CauseKind::kTimeLimit: return ToString(JobState::kTimedOut);
+    default:
+      return ToString(attempt.outcome.exit_code == 0 ? JobState::kSucceeded : JobState::kFailed);
+  }
 }
 
 std::string JobText(const JobInfo& job) {
@@ -45,7 +63,7 @@ std::string JobText(const JobInfo& job) {
       {"created", TimeText(job.created)},
       {"started", TimeText(job.started)},
       {"ended", TimeText(job.ended)},
-      {"ran for", RanText(job)},
+      {IsTerminal(job.state) ? "ran for" : "running for", RanText(job)},
   });
   std::vector<std::string> head = {"ATTEMPT", "STATE", "WORKER", "EXIT", "STARTED", "ENDED"};
   if (job.has_items) head.emplace_back("ITEM");
@@ -56,7 +74,7 @@ std::string JobText(const JobInfo& job) {
       any = true;
       std::vector<std::string> row = {std::to_string(job.id) + "." + std::to_string(task.index) +
                                           "#" + std::to_string(a.number),
-                                      ToString(a.state),
+                                      AttemptText(task, a),
                                       a.worker,
                                       ExitText(a.outcome),
                                       TimeText(a.started),
@@ -66,7 +84,6 @@ std::string JobText(const JobInfo& job) {
     }
   }
   if (any) text += "\n" + attempts.ToText();
-  if (job.next_task) text += "and more tasks, from " + std::to_string(*job.next_task) + " on\n";
   return text;
 }
 
@@ -81,6 +98,26 @@ std::string LeftOutText(const JobInfo& job) {
   std::string out;
   for (const std::string& line : LeftOutLines(files, count)) out += line + "\n";
   return out;
+}
+
+// Of the tasks behind the first page what they brought, and no more: there may be a million.
+Status AddOutputsOfTheRest(Client& client, JobInfo* job) {
+  TaskOptions options;
+  options.items = false;
+  for (std::optional<std::int64_t> next = job->next_task; next;) {
+    options.from_task = *next;
+    Result<JobInfo> page = client.Get(job->id, options);
+    if (!page.ok()) return page.status();
+    TaskInfo sum;
+    for (const TaskInfo& task : page->tasks) {
+      sum.output_files += task.output_files;
+      sum.output_bytes += task.output_bytes;
+      sum.left_out_count += task.left_out_count;
+    }
+    job->tasks.push_back(std::move(sum));
+    next = page->next_task;
+  }
+  return {};
 }
 
 // All or none: a server that refuses one of several has cancelled none of them.
@@ -112,8 +149,18 @@ int RunJobList(const ListArgs& args) {
 
 int RunJobShow(const JobArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
-    GPULAYER_TRY(const JobInfo job, client.Get(args.job));
-    PrintOut(args.common.json ? JobJson(job) : JobText(job));
+    GPULAYER_TRY(const JobInfo job, client.Get(args.job, args.tasks));
+    if (args.common.json) return PrintOut(JobJson(job)), 0;
+    PrintOut(JobText(job));
+    if (job.next_task) {
+      std::string states;
+      for (const JobState state : args.tasks.states) {
+        states += " --state " + std::string(ToString(state));
+      }
+      PrintNote("there are more tasks: `gpulayer job show " + std::to_string(job.id) + states +
+                " --from " + std::to_string(*job.next_task) + "`");
+    }
+    if (args.tasks.states.empty()) SayFailedTasks(job);
     return 0;
   });
 }
@@ -149,8 +196,9 @@ int RunJobCancel(const CancelArgs& args) {
       return args.tasks.size() > 1 ? NothingCancelled(answer.status()) : answer.status();
     const CancelSummary& done = *answer;
     if (args.common.json) return PrintOut(CancelJson(done)), 0;
+    // A program that runs has its grace from now on.
     std::string text =
-        "cancelled " + std::to_string(done.cancelled) + (done.cancelled == 1 ? " task" : " tasks");
+        "cancelling " + std::to_string(done.cancelled) + (done.cancelled == 1 ? " task" : " tasks");
     if (done.already_ended > 0) {
       text += ", " + std::to_string(done.already_ended) + " already over";
     }
@@ -187,6 +235,7 @@ int RunJobResult(const ResultArgs& args) {
       if (result.outputs) SayOutputs(*result.outputs, args.to.empty() ? args.job : 0);
       return PrintOut(ResultJson(result)), 0;
     }
+    if (const Status rest = AddOutputsOfTheRest(client, &result.job); !rest.ok()) return rest;
     std::optional<std::string> brought;
     if (result.outputs) brought = result.outputs->folder;
     PrintOut(JobText(result.job) + OutputsText(result.job, brought) + LeftOutText(result.job));

@@ -279,8 +279,13 @@ std::string LogoutJson(const std::string& name) { return Text(Json{{"name", name
 
 std::string RevokedJson(const std::string& id) { return Text(Json{{"revoked", Bytes(id)}}); }
 
-std::string ResourcesJson(const MachineResources& resources) {
-  return Text(ResourcesOf(resources));
+std::string ResourcesJson(const WorkerInfo& offered) {
+  Json out = ResourcesOf(offered.resources);
+  out["name"] = Bytes(offered.name);
+  out["zone"] = Bytes(offered.zone);
+  out["region"] = Bytes(offered.region);
+  out["labels"] = Labels(offered.labels);
+  return Text(out);
 }
 
 std::string VersionJson(const std::string& version) { return Text(Json{{"version", version}}); }
@@ -332,7 +337,8 @@ std::string DownJson(const DownReport& report) {
   const std::string& ended = report.ended_worker_of;
   return Text(Json{{"stopped", std::move(stopped)},
                    {"ended_worker_of", ended.empty() ? Json(nullptr) : Bytes(ended)},
-                   {"interrupted_tasks", report.interrupted_tasks}});
+                   {"interrupted_tasks", report.interrupted_tasks},
+                   {"interrupted_here", report.interrupted_here}});
 }
 
 std::string JoinJson(const JoinReport& report) {

@@ -22,7 +22,7 @@ std::string StatusJson(const ServerInfo& server, const std::string& target);
 std::string TokenListJson(const std::vector<TokenInfo>& tokens);
 std::string NewTokenJson(const NewToken& token);
 std::string TargetListJson(const std::vector<TargetInfo>& targets);
-std::string ResourcesJson(const MachineResources& resources);
+std::string ResourcesJson(const WorkerInfo& offered);  // of `resources detect`
 std::string VersionJson(const std::string& version);
 std::string SubmittedJson(const Job& job);
 std::string SourceJson(const SourceListing& listing);

@@ -1,5 +1,6 @@
 // job logs, attach, wait: what stands for a job, and exits with its code.
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -42,7 +43,12 @@ int RunJobLogs(const LogsArgs& args) {
     }
   }
   FollowOptions options;
-  if (args.task_given) options.task = args.options.task;
+  options.again = "logs -f " + std::to_string(args.job);
+  if (args.task_given) {
+    options.task = args.options.task;
+    options.again += "." + std::to_string(args.options.task);
+  }
+  session.FollowsWith(options.again);
   options.log = args.options;
   options.outputs = false;
   options.say_waiting = false;
@@ -72,6 +78,12 @@ int RunJobAttach(const JobArgs& args) {
   const Result<JobInfo> info = client->Get(args.job);
   if (!info.ok()) return Failed(session, info.status(), args.job);
   session.Owns(*client, args.job);
+  if (IsTerminal(STDERR_FILENO) && !IsTerminal(info->state)) {
+    const std::string id = std::to_string(args.job);
+    PrintNote("Ctrl-C cancels job " + id +
+              (info->is_array ? "; `gpulayer job wait " + id + "` waits for it without that"
+                              : "; `gpulayer logs -f " + id + "` follows it without that"));
+  }
   FollowOptions options;
   options.array = info->is_array;
   options.all_logs = args.all_logs;
@@ -86,13 +98,16 @@ int RunJobWait(const WaitArgs& args) {
   std::map<std::int64_t, JobResult> ended;
   const Status waited = client->WaitEach(args.jobs, [&](const JobInfo& info) {
     SayEnd(info);
+    SayFailedTasks(info);
     ended[info.id] = ResultOf(info);
     return true;
   });
   if (!waited.ok()) {
     const auto left = std::find_if(args.jobs.begin(), args.jobs.end(),
                                    [&](std::int64_t job) { return !ended.contains(job); });
-    return Failed(session, waited, left != args.jobs.end() ? *left : args.jobs.front());
+    const std::int64_t job = left != args.jobs.end() ? *left : args.jobs.front();
+    session.FollowsWith("job wait " + std::to_string(job));
+    return Failed(session, waited, job);
   }
   std::vector<JobResult> results;
   int worst = 0;

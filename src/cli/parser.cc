@@ -226,6 +226,8 @@ void Verb::NotBuilt(const std::vector<std::string>& names) {
   }
 }
 
+void Verb::Hide(const std::string& name) { state_->app->get_option(name)->group(""); }
+
 void Verb::StandsForAProgram() { state_->failed = kCouldNot; }
 void Verb::Check(std::function<void()> check) { state_->steps.push_back(std::move(check)); }
 void Verb::Runs(std::function<int()> run) { state_->run = std::move(run); }

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <utility>
 
 #include "gpulayer/text.h"
 
@@ -55,9 +57,31 @@ std::size_t CharacterSize(std::string_view s) {
   return size;
 }
 
+// Characters of two columns: those of East Asia, and pictures.
+constexpr std::pair<unsigned, unsigned> kWide[] = {
+    {0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},   {0xA960, 0xA97C},
+    {0xAC00, 0xD7A3},   {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},
+    {0xFFE0, 0xFFE6},   {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FC}, {0x1F900, 0x1F9FF},
+    {0x20000, 0x3FFFD},
+};
+
+// Columns on a terminal. REQUIRES: UTF-8.
 std::size_t Width(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t size = std::max<std::size_t>(CharacterSize(text.substr(i)), 1);
+    unsigned code = static_cast<unsigned char>(text[i]) & (size == 1 ? 0x7F : 0xFF >> (size + 1));
+    for (std::size_t j = 1; j < size && i + j < text.size(); ++j) {
+      code = code << 6 | (static_cast<unsigned char>(text[i + j]) & 0x3F);
+    }
+    const bool wide = std::any_of(std::begin(kWide), std::end(kWide), [code](const auto& range) {
+      return code >= range.first && code <= range.second;
+    });
+    const bool combining = code >= 0x300 && code <= 0x36F;
+    width += combining ? 0 : wide ? 2 : 1;
+    i += size;
+  }
+  return width;
 }
 
 void Err(const std::string& text) {
@@ -182,9 +206,14 @@ std::string OutputsText(const JobInfo& job, const std::optional<std::string>& br
 
 std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count) {
   std::vector<std::string> out;
+  std::map<std::string, int> times;  // of many tasks each may have left out the same
   for (const LeftOutFile& file : files) {
     const std::string size = file.size_bytes > 0 ? " (" + FormatSize(file.size_bytes) + ")" : "";
-    out.push_back("left out " + Printable(file.path) + size + ": " + Printable(file.reason));
+    std::string line = "left out " + Printable(file.path) + size + ": " + Printable(file.reason);
+    if (++times[line] == 1) out.push_back(std::move(line));
+  }
+  for (std::string& line : out) {
+    if (const int n = times[line]; n > 1) line += " (" + std::to_string(n) + " times)";
   }
   const auto more = count - static_cast<std::int64_t>(files.size());
   if (more > 0) out.push_back("left out " + std::to_string(more) + " more");
@@ -217,8 +246,8 @@ std::string UpText(const UpReport& report) {
     for (const std::string& name : report.restarted) names += (names.empty() ? "" : " and ") + name;
     out = "started the " + names + " again, which had ended. " + out;
   }
-  if (report.was_up && !report.worker) {
-    out += "server only; for a worker too: `gpulayer down`, then `gpulayer up`\n";
+  if (!report.worker) {
+    out += "server only; for a worker too: `gpulayer down`, then `gpulayer up --worker`\n";
   }
   if (report.addresses.empty()) return out;
   if (report.only_here) {

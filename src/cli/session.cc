@@ -22,10 +22,11 @@ sigset_t OurSignals() {
 
 }  // namespace
 
-std::string AfterUs(std::int64_t job, bool private_server) {
+std::string AfterUs(std::int64_t job, bool private_server, const std::string& again) {
   const std::string name = "job " + std::to_string(job);
   if (private_server) return name + " ends too: its server was a private one of this command";
-  return name + " goes on; follow it with `gpulayer job attach " + std::to_string(job) + "`";
+  return name + " goes on; follow it with `gpulayer " +
+         (again.empty() ? "job attach " + std::to_string(job) : again) + "`";
 }
 
 Session::Session() {
@@ -57,6 +58,11 @@ ClientOptions Session::Options(const std::string& target) const {
   return options;
 }
 
+void Session::FollowsWith(const std::string& again) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  again_ = again;
+}
+
 void Session::Owns(const Client& client, std::int64_t job) {
   const std::lock_guard<std::mutex> lock(mutex_);
   client_ = client;
@@ -86,7 +92,7 @@ int Session::Leave(std::int64_t job) const {
   } else if (cancelling_) {
     PrintNote("the server has not confirmed the cancel of " + name + "; look with " + attach);
   } else {
-    PrintNote(AfterUs(job, false));
+    PrintNote(AfterUs(job, false, again_));
   }
   return 128 + left_;
 }

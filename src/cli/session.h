@@ -16,8 +16,9 @@
 
 namespace gpulayer::cli {
 
-// "job 7 goes on; follow it with ...", or that it ends with us and its private server.
-std::string AfterUs(std::int64_t job, bool private_server);
+// "job 7 goes on; follow it with ...", or that it ends with us and its private server. `again`: the verb
+// that follows it, as "logs -f 7"; empty: attach.
+std::string AfterUs(std::int64_t job, bool private_server, const std::string& again = "");
 
 // Ctrl-C before there is a job: stops what is being done. With a job that is ours: cancels it; a
 // later one leaves while the cancel stands. Signals within half a second of the first are the same
@@ -38,6 +39,8 @@ class Session {
   ClientOptions Options(const std::string& target) const;
   const Interrupt& leave() const { return leave_; }
 
+  // Names another verb than attach when we leave, as AfterUs().
+  void FollowsWith(const std::string& again);
   // From now on Ctrl-C cancels this job.
   void Owns(const Client& client, std::int64_t job);
   void Disowns();  // it is over
@@ -65,6 +68,7 @@ class Session {
   bool private_ = false;  // the job's server ends with us
   std::optional<Client> client_;
   std::int64_t job_ = 0;
+  std::string again_;
   std::thread waiter_;
   std::thread canceller_;
 };

@@ -1,4 +1,7 @@
+#include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +31,17 @@ std::string IgnoredText(const std::vector<std::string>& ignored) {
   }
   if (ignored.size() > kShown) text += " and " + std::to_string(ignored.size() - kShown) + " more";
   return text;
+}
+
+// Bytes that somebody handed to us and the job does not get: `seq 10 | gpulayer submit -- wc -l`.
+bool HasUnreadInput() {
+  struct stat info = {};
+  if (::fstat(STDIN_FILENO, &info) != 0) return false;
+  if (S_ISREG(info.st_mode)) return ::lseek(STDIN_FILENO, 0, SEEK_CUR) < info.st_size;
+  if (!S_ISFIFO(info.st_mode) && !S_ISSOCK(info.st_mode)) return false;
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  int bytes = 0;  // an end of the stream is readable too
+  return ::poll(&input, 1, 0) == 1 && ::ioctl(STDIN_FILENO, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
 int DryRun(const SubmitArgs& args) {
@@ -71,6 +85,12 @@ int RunSubmit(const SubmitArgs& args) {
   if (args.dry_run) return DryRun(args);
   if (!args.fit.ok()) return PrintError(args.fit), kCouldNot;
   if (const std::string hint = OneWordHint(args.spec); !hint.empty()) PrintNote(hint);
+  if (args.spec.stdin_file.empty() && HasUnreadInput()) {
+    PrintNote(
+        "the job does not get what stands in standard input: write it into a file, and name that "
+        "with "
+        "--stdin FILE");
+  }
   // A place that is not there is better known before the work than after it.
   if (!args.detach && args.spec.outputs.collect) {
     if (const Status place = Client::CheckDownload(); !place.ok()) {

@@ -133,18 +133,21 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
   verb.Text("--shell", "LINE", &spec.shell, "a line for /bin/sh instead of a command");
   verb.Text("--stdin", kFile, &spec.stdin_file,
             "file that becomes the standard input (default: none)");
-  verb.Many("--env", "K=V", &typed->env, "environment variable of the job (repeat)");
-  verb.Many("--env-file", kFile, &typed->env_files, "file of K=V lines, # comments (repeat)");
+  verb.Many("--env", "K=V", &typed->env,
+            "one environment variable of the job; repeat the option for more");
+  verb.Many("--env-file", kFile, &typed->env_files,
+            "a file of K=V lines, # comments; may be repeated");
   verb.Duration("--time", &spec.time_limit,
                 "time limit from the program's start, as 10m (default: none)");
   verb.Duration("--grace", &spec.grace, "between SIGTERM and SIGKILL (default: 15s)");
   verb.Number("--slots", kNumber, &spec.resources.slots, "CPUs (default: 1)");
   verb.Size("--memory", &spec.resources.memory_bytes, "memory to reserve, as 4GiB (default: none)");
-  verb.ManyPairs("--label", &spec.resources.labels, "only workers with this label (repeat)");
+  verb.ManyPairs("--label", &spec.resources.labels,
+                 "only workers with this label; may be repeated");
   verb.Text("--zone", "NAME", &spec.resources.zone, "only workers of this zone");
   verb.Text("--region", "NAME", &spec.resources.region, "only workers of this region");
   verb.Many("--worker", "NAME", &spec.resources.workers,
-            "only this worker, by name or id (repeat)");
+            "only this worker, by name or id; repeated: any of them");
   verb.Text("--source", kFolder, &spec.source_dir,
             "folder that ships; the job starts in a copy of it");
   verb.Text(
@@ -154,9 +157,10 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
   verb.Flag("--no-source", &spec.no_source, "ship nothing, though an argument names a file here");
   verb.Flag("--dry-run", &args.dry_run, "list what would ship, and submit nothing");
   verb.Many("--output", "GLOB", &spec.outputs.globs,
-            "only outputs that match, as '*.png' (repeat)");
+            "of the working directory only what matches, as '*.png' or ./top.txt; may be repeated");
   verb.Flag("--no-outputs", &typed->no_outputs, "bring nothing home");
-  verb.Size("--output-limit", &spec.outputs.limit_bytes, "SIZE a task (default: 4GiB)");
+  verb.Size("--output-limit", &spec.outputs.limit_bytes,
+            "of each task; what is over it stays behind (default: 4GiB)");
   verb.Text("--array", "TASKS", &typed->array,
             "FIRST-LAST[:STEP][%MAX], a task each, at most MAX at a time: 0-99%4");
   verb.Text("--each", kFile, &typed->each,
@@ -166,6 +170,11 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
   verb.Flag("--wait-for-worker", &spec.wait_for_worker,
             "queue it even if no known worker could ever run it");
   if (local) {
+    // The private server has one worker, and one job.
+    for (const char* option :
+         {"--worker", "--label", "--zone", "--region", "--wait-for-worker", "--request-id"}) {
+      verb.Hide(option);
+    }
     verb.HiddenFlag("-d,--detach", &args.detach, "refused with the reason");
   } else {
     verb.Flag("-d,--detach", &args.detach, "print the job's id and leave");
@@ -189,7 +198,7 @@ void AddSubmitVerbs(Parser& parser) {
   AddSubmit(parser, "submit", "Run a command on a worker and bring its outputs home.",
             "gpulayer submit --source . --memory 4GiB -- python train.py --lr 0.1");
   AddSubmit(parser, "run", "As submit, on this machine, in a private server that ends with it.",
-            "gpulayer run -- ./transcode.sh \"a b\"");
+            "gpulayer run -- sh -c 'echo hello from $GPULAYER_WORKER'");
 }
 
 }  // namespace gpulayer::cli

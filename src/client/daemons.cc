@@ -148,13 +148,26 @@ std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
   return out;
 }
 
+std::int64_t CountAttempts(const std::string& worker_dir) {
+  // A folder each, whose name does not change: docs of worker/exec/attempt_format.h.
+  const Result<std::vector<std::string>> names = ListDir(JoinPath(worker_dir, "attempts/v1"));
+  if (!names.ok()) return 0;
+  return std::count_if(names->begin(), names->end(),
+                       [](const std::string& name) { return !name.starts_with('.'); });
+}
+
 Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir, milliseconds patience) {
-  const char* kAdvice = " Choose another with --data-dir, or let this account write there.";
+  const auto advice = [](const Status& status) {
+    const bool no_folder = status.message().find("Not a directory") != std::string::npos;
+    return std::string(" Choose another with --data-dir") +
+           (no_folder ? ": something on its path is no folder."
+                      : ", or let this account write there.");
+  };
   // First of all: the record in it names processes to end, and what they are started with.
   Status made = CloseToWriters(data_dir);
   if (made.ok()) made = MakeDirs(JoinPath(data_dir, "log"), 0700);
   if (!made.ok()) {
-    return Status(made.code(), "data directory: " + made.message() + "." + kAdvice);
+    return Status(made.code(), "data directory: " + made.message() + "." + advice(made));
   }
   const auto end = std::chrono::steady_clock::now() + patience;
   Result<FileLock> lock = FileLock::Acquire(JoinPath(data_dir, "daemons.lock"));
@@ -170,7 +183,7 @@ Result<DaemonDir> DaemonDir::Lock(const std::string& data_dir, milliseconds pati
   }
   if (!lock.ok()) {
     return Status(lock.status().code(),
-                  "data directory: " + lock.status().message() + "." + kAdvice);
+                  "data directory: " + lock.status().message() + "." + advice(lock.status()));
   }
   return DaemonDir(data_dir, *std::move(lock));
 }

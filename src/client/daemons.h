@@ -42,6 +42,10 @@ std::string JoinedServer(const std::string& data_dir);
 // directory.
 std::vector<pid_t> FindKeepers(const std::string& worker_dir);
 
+// Attempts of the worker in that directory of its own, from their preparation until the server has all
+// of them.
+std::int64_t CountAttempts(const std::string& worker_dir);
+
 // A daemon of ours, and where in its log this start's words begin.
 struct StartedDaemon {
   ProcessId process;

@@ -1,9 +1,10 @@
-// DetectResources: asks the worker's own program, which has the probes.
+// DetectWorker: asks the worker's own program, which has the probes.
 #include <sys/wait.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/fs.h"
+#include "base/host.h"
 #include "base/text.h"
 #include "client/paths.h"
 #include "client/spawn.h"
@@ -32,6 +33,11 @@ api::Accelerator KindOf(const std::string& name) {
 }  // namespace
 
 Result<api::MachineResources> api::DetectResources() {
+  GPULAYER_ASSIGN_OR_RETURN(WorkerInfo worker, DetectWorker());
+  return std::move(worker.resources);
+}
+
+Result<api::WorkerInfo> api::DetectWorker() {
   client::SpawnOptions spawn;
   GPULAYER_ASSIGN_OR_RETURN(std::string program, client::FindProgram("gpulayer-worker"));
   spawn.argv = {std::move(program), "--print-resources"};
@@ -52,7 +58,20 @@ Result<api::MachineResources> api::DetectResources() {
   if (!j.is_object())
     return Unavailable(
         "detect resources: gpulayer-worker could not tell. Run it by hand to see why.");
-  MachineResources out;
+  WorkerInfo worker;
+  worker.name = Text(j, "name");
+  if (worker.name.empty()) {  // as the worker itself would
+    const std::string host = HostName();
+    worker.name = host.substr(0, host.find('.'));
+  }
+  worker.zone = Text(j, "zone");
+  worker.region = Text(j, "region");
+  if (j.contains("labels") && j["labels"].is_object()) {
+    for (const auto& [key, value] : j["labels"].items()) {
+      if (value.is_string()) worker.labels[key] = value.get<std::string>();
+    }
+  }
+  MachineResources& out = worker.resources;
   out.slots = static_cast<std::int32_t>(Number(j, "slots"));
   out.memory_bytes = Number(j, "memory_bytes");
   if (j.contains("devices") && j["devices"].is_array()) {
@@ -62,7 +81,7 @@ Result<api::MachineResources> api::DetectResources() {
           {Text(d, "id"), KindOf(Text(d, "kind")), Text(d, "model"), Number(d, "memory_bytes")});
     }
   }
-  return out;
+  return worker;
 }
 
 }  // namespace gpulayer

@@ -168,7 +168,10 @@ Result<Target> ResolveTarget(const TargetRequest& request) {
   if (!in_use_now.ok() && (wanted.empty() || wanted == "remote")) return in_use_now.status();
   const std::optional<std::string> in_use = in_use_now.ok() ? *in_use_now : std::nullopt;
   if (wanted == "remote" && !in_use) {
-    return FailedPrecondition("target remote: no login is in use. Run `gpulayer login`.");
+    return FailedPrecondition(
+        "target remote: no login is in use. Run `gpulayer login`, or `gpulayer target use NAME` "
+        "with "
+        "one of `gpulayer target list`.");
   }
   if (!wanted.empty() && wanted != "remote" && wanted != kHere) {
     GPULAYER_ASSIGN_OR_RETURN(const Login login, logins.Get(wanted));
@@ -194,6 +197,17 @@ Result<Target> ResolveTarget(const TargetRequest& request) {
   if (wanted == kHere) {
     return FailedPrecondition(
         "target here: no server was started on this machine. Run `gpulayer up`");
+  }
+  const Result<std::vector<Login>> others = logins.List();
+  std::vector<std::string> names;
+  if (others.ok()) {
+    for (const Login& login : *others) names.push_back(login.name);
+  }
+  if (!names.empty()) {
+    return FailedPrecondition(
+        "no server to talk to: of the logins here (" + Join(names, ", ") +
+        ") none is in use. Run `gpulayer target use NAME`, or `gpulayer up` or "
+        "`gpulayer login`");
   }
   return FailedPrecondition("no server to talk to: run `gpulayer up` or `gpulayer login`");
 }

@@ -45,11 +45,33 @@ std::vector<std::string> WorkerArgs(const DaemonDir& dir,
   return args;
 }
 
-// What is asked for explicitly and differs from what runs.
-bool Differs(const api::UpOptions& options, const DaemonDir& dir, const DaemonRecord& record) {
-  return (options.listen && *options.listen != record.listen) ||
-         (options.worker && *options.worker != record.worker) ||
-         (options.slots && WorkerArgs(dir, options.slots) != record.worker_args);
+std::string ArgOf(const DaemonRecord& record, const std::string& flag) {
+  for (std::size_t i = 0; i + 1 < record.worker_args.size(); i += 2) {
+    if (record.worker_args[i] == flag) return record.worker_args[i + 1];
+  }
+  return "";
+}
+
+std::string SlotsText(const DaemonRecord& record) {
+  const std::string slots = ArgOf(record, "--slots");
+  return slots.empty() ? "its worker was started without --slots"
+                       : "its worker runs with --slots " + slots;
+}
+
+// What is asked for explicitly and differs from what runs, said as it runs: "it listens on
+// 0.0.0.0:7461". Empty: nothing does.
+std::string Difference(const api::UpOptions& options, const DaemonRecord& record) {
+  std::vector<std::string> said;
+  if (options.listen && *options.listen != record.listen) {
+    said.push_back("it listens on " + Printable(record.listen));
+  }
+  if (options.worker && *options.worker != record.worker) {
+    said.push_back(record.worker ? "it has a worker" : "it has no worker");
+  }
+  if (options.slots && std::to_string(*options.slots) != ArgOf(record, "--slots")) {
+    said.push_back(record.worker ? SlotsText(record) : "it has no worker");
+  }
+  return Join(said, ", ");
 }
 
 std::unique_ptr<Transport> Reach(const std::string& data_dir) {
@@ -188,12 +210,7 @@ JoinFiles FilesIn(const std::string& dir) {
 }
 
 JoinFiles FilesOf(const DaemonRecord& record) {
-  JoinFiles files;
-  for (std::size_t i = 0; i + 1 < record.worker_args.size(); i += 2) {
-    if (record.worker_args[i] == kCa) files.ca = record.worker_args[i + 1];
-    if (record.worker_args[i] == kCredential) files.credential = record.worker_args[i + 1];
-  }
-  return files;
+  return {ArgOf(record, kCa), ArgOf(record, kCredential)};
 }
 
 // What no record names any more; what cannot be removed harms nobody.
@@ -207,26 +224,34 @@ void RemoveOthers(const std::string& join_dir, const JoinFiles& kept) {
   }
 }
 
-// What is asked for explicitly and is not what the worker was started with.
-bool Differs(const api::JoinOptions& options, const DaemonRecord& record) {
+// What is asked for explicitly and is not what the worker was started with, said as it runs. Empty:
+// nothing is.
+std::string Difference(const api::JoinOptions& options, const DaemonRecord& record) {
   std::map<std::string, std::string> labels;
-  std::map<std::string, std::string> args;
   for (std::size_t i = 0; i + 1 < record.worker_args.size(); i += 2) {
     const std::string& value = record.worker_args[i + 1];
-    if (record.worker_args[i] != "--label") {
-      args[record.worker_args[i]] = value;
-    } else {
-      const std::size_t equals = value.find('=');
-      if (equals != std::string::npos) labels[value.substr(0, equals)] = value.substr(equals + 1);
-    }
+    const std::size_t equals = value.find('=');
+    if (record.worker_args[i] != "--label" || equals == std::string::npos) continue;
+    labels[value.substr(0, equals)] = value.substr(equals + 1);
   }
-  const auto another = [&](const char* flag, const std::string& asked) {
-    return !asked.empty() && args[flag] != asked;
+  std::vector<std::string> said;
+  const auto compare = [&](const std::string& flag, const std::string& asked) {
+    const std::string runs = ArgOf(record, flag);
+    if (asked.empty() || asked == runs) return;
+    said.push_back(runs.empty() ? "it was started without " + flag
+                                : "it runs with " + flag + " " + Printable(runs));
   };
-  return another("--name", options.name) || another("--zone", options.zone) ||
-         another("--region", options.region) ||
-         another("--slots", options.slots ? std::to_string(*options.slots) : "") ||
-         (!options.labels.empty() && options.labels != labels);
+  compare("--name", options.name);
+  compare("--zone", options.zone);
+  compare("--region", options.region);
+  compare("--slots", options.slots ? std::to_string(*options.slots) : "");
+  if (!options.labels.empty() && options.labels != labels) {
+    std::vector<std::string> texts;
+    for (const auto& [key, value] : labels) texts.push_back("--label " + key + "=" + value);
+    said.push_back(texts.empty() ? "it was started without --label"
+                                 : "it runs with " + Printable(Join(texts, " ")));
+  }
+  return Join(said, ", ");
 }
 
 // Of a machine whose worker runs: who it is, if it is what is asked for.
@@ -236,9 +261,14 @@ Result<api::JoinReport> JoinedAlready(const api::JoinOptions& options, const std
     GPULAYER_ASSIGN_OR_RETURN(const client::HostPort asked, client::ParseAddress(options.address));
     if (client::ToString(asked) != record.address) return JoinedElsewhere(record);
   }
-  if (Differs(options, record)) {
+  if (options.only_start) {
     return AlreadyExists("this machine is a worker of " + record.address +
-                         " already, with other options. Run `gpulayer down` first to change them.");
+                         " already. Run `gpulayer down` first, or leave out --foreground.");
+  }
+  if (const std::string other = Difference(options, record); !other.empty()) {
+    return AlreadyExists("this machine is a worker of " + record.address +
+                         " already, with other options: " + other +
+                         ". Run `gpulayer down` first to change that.");
   }
   const JoinFiles files = FilesOf(record);
   api::JoinReport report;
@@ -280,24 +310,34 @@ Result<client::Introduction> MeetServer(const api::JoinOptions& options,
   }
   if (!again) {
     return InvalidArgument(
-        "join: this machine was no worker yet, so it needs " +
+        "join: no server is known whose worker this machine was last, so it needs " +
         std::string(options.address.empty() ? "an address and a token" : "a token (--token)") +
         ". `gpulayer up` prints the whole line on the server, `gpulayer token create --role "
         "worker` another token.");
   }
-  if (!options.address.empty()) {
-    GPULAYER_ASSIGN_OR_RETURN(const client::HostPort asked, client::ParseAddress(options.address));
-    if (client::ToString(asked) != before->address) {
-      return InvalidArgument("join " + options.address + ": this machine was a worker of " +
-                             before->address + "; for another server it needs a token (--token).");
-    }
-  }
   client::Introduction met;
   met.address = before->address;
+  if (!options.address.empty()) {
+    GPULAYER_ASSIGN_OR_RETURN(const client::HostPort asked, client::ParseAddress(options.address));
+    met.address = client::ToString(asked);
+  }
   *files = FilesOf(*before);
   GPULAYER_ASSIGN_OR_RETURN(met.ca_pem, ReadFile(files->ca));
   GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadFile(files->credential));
   met.credential = std::string(TrimmedEnd(credential));
+  if (met.address != before->address) {
+    // Where the server was may lie elsewhere now; that it is the same is what its certificate and its
+    // taking of our credential say.
+    const std::unique_ptr<Transport> server =
+        client::MakeGrpcTransport({"", met.address, met.ca_pem, met.credential});
+    v1::StatusReply reply;
+    const Status asked = server->Call(Method::kStatus, client::StatusQuestion(), &reply, Soon());
+    if (!asked.ok()) {
+      return InvalidArgument("join " + met.address + ": this machine was a worker of " +
+                             before->address + "; for another server it needs a token (--token). " +
+                             asked.message());
+    }
+  }
   return met;
 }
 
@@ -331,9 +371,13 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   if (before && before->kind == DaemonRecord::Kind::kJoin && !before->down()) {
     return JoinedElsewhere(*before);
   }
-  if (runs && Differs(options, dir, *before)) {
-    return AlreadyExists("it is up already in " + dir.path() +
-                         ", with other options. Run `gpulayer down` first to change them.");
+  if (runs && options.only_start) {
+    return AlreadyExists("it is up already, in " + dir.path() +
+                         ". Run `gpulayer down` first, or leave out --foreground.");
+  }
+  if (const std::string other = runs ? Difference(options, *before) : ""; !other.empty()) {
+    return AlreadyExists("it is up already in " + dir.path() + ", with other options: " + other +
+                         ". Run `gpulayer down` first to change that.");
   }
   DaemonRecord record;
   record.listen = kListen;
@@ -341,10 +385,10 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   // What died all at once, as with the machine, starts again as it was. After `down` too it is found
   // at its old address, by workers and logins.
   if (before && before->kind == DaemonRecord::Kind::kUp) record = *before;
-  if (before && before->down()) record.worker = true;
   if (!runs) {
     if (options.listen) record.listen = *options.listen;
-    if (options.worker) record.worker = *options.worker;
+    // Slots are a worker's.
+    if (options.worker || options.slots) record.worker = options.worker.value_or(true);
     if (options.slots) record.worker_args = WorkerArgs(dir, options.slots);
   }
   report.was_up = runs;
@@ -365,7 +409,8 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
 
 Result<api::DownReport> api::Down(const DownOptions& options) {
   DownReport report;
-  GPULAYER_ASSIGN_OR_RETURN(const std::string data_dir, DataDir(options.data_dir));
+  GPULAYER_ASSIGN_OR_RETURN(report.data_dir, DataDir(options.data_dir));
+  const std::string& data_dir = report.data_dir;
   if (!PathExists(data_dir)) return report;
   GPULAYER_ASSIGN_OR_RETURN(const DaemonDir dir, DaemonDir::Lock(data_dir));
   const auto begin = std::chrono::steady_clock::now();
@@ -378,14 +423,37 @@ Result<api::DownReport> api::Down(const DownOptions& options) {
   DaemonRecord down = *record;
   // Jobs end too whose worker nobody recorded.
   if (!down.worker_process) down.worker_process.emplace();
+  const std::string worker_dir = JoinPath(data_dir, "worker");
+  const bool has_worker = Alive(record->worker_process) || !client::FindKeepers(worker_dir).empty();
+  const std::int64_t here = has_worker ? client::CountAttempts(worker_dir) : 0;
   const std::int64_t running = Alive(record->server_process) ? RunningTasks(dir.path()) : 0;
   report.stopped = dir.Stop(down, begin);
-  if (!report.stopped.empty()) report.interrupted_tasks = running;
+  if (!report.stopped.empty()) {
+    report.interrupted_here = here;
+    report.interrupted_tasks = std::max(running, here);
+  }
   down.server_process.reset();
   down.worker_process.reset();
   GPULAYER_RETURN_IF_ERROR(dir.Save(down));
   return report;
 }
+
+namespace {
+
+// Of daemons that have ended: by a `down`, which says so in the record; others may be up since.
+bool WasStopped(const std::string& data_dir, const DaemonRecord& record) {
+  const Result<DaemonDir> dir = DaemonDir::Lock(data_dir);  // after a `down` that is at work
+  if (!dir.ok()) return false;
+  const Result<std::optional<DaemonRecord>> now = dir->Load();
+  if (!now.ok() || !*now) return now.ok();
+  const auto another = [](const std::optional<ProcessId>& a, const std::optional<ProcessId>& b) {
+    return a.has_value() && !Same(a, b);
+  };
+  return another(record.server_process, (*now)->server_process) ||
+         another(record.worker_process, (*now)->worker_process);
+}
+
+}  // namespace
 
 Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt) {
   GPULAYER_ASSIGN_OR_RETURN(const std::string path, DataDir(data_dir));
@@ -396,12 +464,12 @@ Status api::WatchDaemons(const std::string& data_dir, const Interrupt& interrupt
   }
   if (!record || record->down()) return FailedPrecondition("nothing is up in " + path);
   do {
-    if (record->server_process && !Alive(record->server_process)) {
-      return Unavailable("the server has ended. See " + path + "/log/server.log.");
-    }
-    if (record->worker_process && !Alive(record->worker_process)) {
-      return Unavailable("the worker has ended. See " + path + "/log/worker.log.");
-    }
+    const bool no_server = record->server_process && !Alive(record->server_process);
+    const bool no_worker = record->worker_process && !Alive(record->worker_process);
+    if (!no_server && !no_worker) continue;
+    if (WasStopped(path, *record)) return Cancelled("stopped by `gpulayer down`");
+    const std::string name = no_server ? "server" : "worker";
+    return Unavailable("the " + name + " has ended. See " + path + "/log/" + name + ".log.");
   } while (interrupt.state()->SleepFor(std::chrono::milliseconds(200)));
   return OkStatus();
 }

@@ -49,7 +49,7 @@ Usage: gpulayer-worker --server ADDRESS [options]
   --label K=V              may be repeated
   --foreground             log to standard error instead of D/log/worker.log
   --started-under FD       a descriptor of `gpulayer up`, closed once the directory is locked
-  --print-resources        print what this machine has as JSON and leave
+  --print-resources        print what this machine would offer as JSON and leave
   --version, --help
 D/worker.toml may hold [worker] (name slots zone region cache_size), [labels] and [env]; options win.
 
@@ -184,8 +184,9 @@ int PrintResources(const WorkerOptions& options) {
                        {"model", device.model},
                        {"memory_bytes", device.memory_bytes}});
   }
-  const nlohmann::json out = {{"slots", found->slots},
-                              {"memory_bytes", found->memory_bytes},
+  const nlohmann::json out = {{"name", options.name},         {"zone", options.zone},
+                              {"region", options.region},     {"labels", options.labels},
+                              {"slots", found->slots},        {"memory_bytes", found->memory_bytes},
                               {"devices", std::move(devices)}};
   std::cout << out.dump(2) << "\n";
   return 0;

@@ -28,7 +28,7 @@ class Alone(unittest.TestCase):
         self.assertIn(b"cannot be left", done.stderr)
         del self.home.env["GPULAYER_TARGET"]
         self.assertEqual(self.home.run("ps").returncode, 1)
-        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+        self.assertRegex(self.home.run("down").stdout, rb"^nothing was up here, in \S+/data\n$")
 
     def test_down_leaves_nothing_and_up_starts_again_what_died(self) -> None:
         up = ("up", "--listen", "127.0.0.1:0")
@@ -62,7 +62,7 @@ class Alone(unittest.TestCase):
         # What knows the server finds it where it was.
         record = json.loads((data / "daemons.json").read_text())
         self.assertEqual(record["listen"], "127.0.0.1:0")
-        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+        self.assertRegex(self.home.run("down").stdout, rb"^nothing was up here, in \S+/data\n$")
         self.assertEqual(self.home.run("up").returncode, 0)
         self.assertEqual(json.loads((data / "daemons.json").read_text())["listen"], "127.0.0.1:0")
         done = self.home.run("join")
@@ -153,10 +153,45 @@ class Alone(unittest.TestCase):
         self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
         job = self.home.run("submit", "-d", "--", "sleep", "600").stdout.decode().strip()
         eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "runs")
-        self.assertIn(b"1 task was running", self.home.run("down").stderr)
+        self.assertIn(b"1 task was running: 1 task of this machine: begins again", self.home.run("down").stderr)
         self.assertEqual(self.home.run("up").returncode, 0)
         eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "again")
         self.assertEqual(self.home.run("job", "cancel", "--now", job).returncode, 0)
+
+    def test_up_in_the_foreground_is_for_what_is_not_up(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        done = self.home.run("up", "--foreground")
+        self.assertEqual((done.returncode, done.stdout), (2, b""), done)
+        self.assertIn(b"it is up already", done.stderr)
+        self.assertEqual(self.home.run("status").returncode, 0)
+        self.assertEqual(self.home.run("down").returncode, 0)
+        front = self.home.start("up", "--foreground")
+        self.assertRegex(front.stdout.readline(), rb"^GPUlayer is up")
+        self.assertEqual(self.home.run("down").returncode, 0)
+        err = front.communicate(timeout=PATIENCE)[1]
+        self.assertEqual((front.returncode, err), (0, b"gpulayer: stopped by `gpulayer down`\n"))
+
+    def test_no_worker_is_kept_until_one_is_asked_for(self) -> None:
+        def worker() -> bool:
+            return json.loads((self.home.path / "data/daemons.json").read_text())["worker"]
+
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0", "--no-worker").returncode, 0)
+        done = self.home.run("up", "--slots", "3")
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn(b"with other options: it has no worker", done.stderr)
+        self.assertEqual(self.home.run("down").returncode, 0)
+        self.assertIn(b"server only", self.home.run("up").stdout)
+        self.assertFalse(worker())
+        self.assertEqual(self.home.run("down").returncode, 0)
+        self.assertEqual(self.home.run("up", "--worker").returncode, 0)
+        self.assertTrue(worker())
+
+    def test_a_folder_that_is_named_is_told_to_other_commands(self) -> None:
+        other = str(self.home.path / "other")
+        done = self.home.run("up", "--listen", "127.0.0.1:0", "--no-worker", "--data-dir", other)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn(f"export GPULAYER_DATA_DIR={other}".encode(), done.stderr)
+        self.assertEqual(self.home.run("down", "--data-dir", other).returncode, 0)
 
     def test_down_ends_a_server_that_hangs(self) -> None:
         self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
@@ -247,7 +282,7 @@ class Alone(unittest.TestCase):
         up.send_signal(signal.SIGTERM)
         up.communicate(timeout=PATIENCE)
         self.assertEqual(up.returncode, 0)
-        self.assertEqual(self.home.run("down").stdout, b"nothing was up here\n")
+        self.assertRegex(self.home.run("down").stdout, rb"^nothing was up here, in \S+/data\n$")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ class Arrays(Up):
         said = done.stderr.decode()
         self.assertRegex(said, r"gpulayer: task \d+\.8 failed: exit code 3\n    hello from 8\n")
         self.assertRegex(said, r"gpulayer: job \d+: 3 of 3 done, 1 failed\n")
+        self.assertRegex(said, r"`gpulayer job show \d+ --state failed`")
         job = re.search(r"job (\d+):", said)[1]
         runs = self.home.cwd / "gpulayer_runs" / job
         self.assertEqual({p.name: (p / "n.txt").read_text() for p in runs.iterdir() if p.is_dir()},
@@ -31,6 +32,12 @@ class Arrays(Up):
         shown = json.loads(self.gpulayer("job", "show", job, "--json").stdout)
         self.assertEqual(shown["request"]["array"], {"first": 5, "last": 11, "step": 3})
         self.assertEqual(shown["task_states"], {"succeeded": 2, "failed": 1})
+        for words, tasks in ((("--state", "failed"), [8]), (("--from", "6"), [8, 11]), (("--from", "12"), [])):
+            shown = json.loads(self.gpulayer("job", "show", job, *words, "--json").stdout)
+            self.assertEqual([task["index"] for task in shown["tasks"]], tasks)
+        table = self.gpulayer("job", "show", job).stdout.decode()
+        self.assertRegex(table, rf"(?m)^{job}\.8#1 +failed ")
+        self.assertRegex(table, rf"(?m)^{job}\.5#1 +succeeded ")
 
     def test_a_task_for_each_line_byte_for_byte(self) -> None:
         items = [b"a b", b"", b"$HOME `x` 'q' \"d\"", b"\x80\xff", b"*"]
@@ -91,8 +98,8 @@ class Arrays(Up):
         why = json.loads(self.gpulayer("job", "explain", job, "--json").stdout)["summary"]
         self.assertIn("2 tasks at work", why)
         follower = self.home.start("job", "attach", job)
-        self.assertIn("cancelled 1 task", self.gpulayer("cancel", f"{job}.50").stdout.decode())
-        self.assertIn("cancelled 99 tasks", self.gpulayer("cancel", "--now", job).stdout.decode())
+        self.assertIn("cancelling 1 task", self.gpulayer("cancel", f"{job}.50").stdout.decode())
+        self.assertIn("cancelling 99 tasks", self.gpulayer("cancel", "--now", job).stdout.decode())
         self.assertIn(b"100 of 100 done, 100 cancelled", follower.communicate(timeout=PATIENCE)[1])
         self.assertEqual(follower.returncode, 130)
         self.gpulayer("job", "wait", job, code=130)

@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from programs import CLI, Home, PATIENCE, SlowRelay, Up
+from programs import CLI, Home, PATIENCE, SlowRelay, Up, eventually
 
 
 class Doors(Up):
@@ -235,7 +235,8 @@ class Doors(Up):
                 self.assertEqual(done.stdout, f"this machine is already worker second of {self.address()}\n".encode())
             done = second.run("join", self.address(), "--slots", "3")
             self.assertEqual(done.returncode, 2, done)
-            self.assertIn(b"already, with other options. Run `gpulayer down` first", done.stderr)
+            self.assertIn(b"already, with other options: it runs with --slots 9. Run `gpulayer down` first", done.stderr)
+            self.assertEqual(second.run("join", "--foreground").returncode, 2)
             self.assertIn(b"a worker of", second.run("join", "127.0.0.2:1").stderr)
             # The machine starts anew: its worker is told to go on, and is what it was.
             record = json.loads((second.path / "data/daemons.json").read_text())
@@ -257,9 +258,25 @@ class Doors(Up):
             done = second.run("join", "--name", first)
             self.assertEqual(done.returncode, 0, done)
             self.assertIn(f"another worker that is online is named {first} too".encode(), done.stderr)
+            # Its tasks are counted where nobody else would say them; the server is found where it moved to.
+            job = self.gpulayer("submit", "-d", "--slots", "11", "--", "sleep", "600").stdout.decode().strip()
+            eventually(lambda: json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"] == "running", "runs")
+            done = second.run("down", "--json")
+            self.assertEqual([json.loads(done.stdout)[key] for key in ("interrupted_tasks", "interrupted_here")], [1, 1])
+            self.assertIn(b"1 task was running: 1 task of this machine: the server starts it again", done.stderr)
+            self.gpulayer("job", "cancel", "--now", job)
+            moved = "localhost:" + self.address().rsplit(":", 1)[1]
+            done = second.run("join", moved)
+            self.assertEqual((done.returncode, moved.encode() in done.stdout), (0, True), done)
+            self.assertEqual(second.run("down").returncode, 0)
+            done = second.run("join", "127.0.0.1:1")
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn(b"for another server it needs a token", done.stderr)
+            done = second.run("join")
+            self.assertEqual((done.returncode, moved.encode() in done.stdout), (0, True), done)
             lost = second.run("worker", "list")
             self.assertEqual(lost.returncode, 1, lost)
-            self.assertIn(f"a worker of {self.address()}".encode(), lost.stderr)
+            self.assertIn(f"a worker of {moved}".encode(), lost.stderr)
             for process in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
                 try:
                     text = process.read_bytes()

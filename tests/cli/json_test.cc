@@ -121,10 +121,14 @@ TEST_F(JsonTest, StatusKeepsAllBitsOfTheIncarnation) {
 }
 
 TEST_F(JsonTest, Small) {
+  WorkerInfo offered;
+  offered.name = "box";
+  offered.labels = {{"disk", "ssd"}};
+  offered.resources = {4, 5, {}};
   Check("small.json", VersionJson("0.1.0") + NewTokenJson({"gl1.x", "3f9c"}) + CancelJson({2, 1}) +
-                          ResourcesJson({4, 5, {}}) +
+                          ResourcesJson(offered) +
                           TargetListJson({{"box", "box:7461", "ann", "client", "u", true}}));
-  Check("verbs.json", DownJson({{"server", "worker"}, "", 2}) +
+  Check("verbs.json", DownJson({{"server", "worker"}, "", 2, 1, "/d"}) +
                           JoinJson({"box", "mac:7461", std::string(32, 'b'), true, false}) +
                           TargetJson({"box", "box:7461", "ann", "client", "u", true}) +
                           LogoutJson("box") + RevokedJson("3f9c"));

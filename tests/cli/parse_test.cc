@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -233,7 +236,21 @@ TEST(ParseTest, AProgramThatDidNotStartIsNamedWithWhatToDo) {
   EXPECT_NE(ProgramText(job, "").find("./train.py"), std::string::npos);
   EXPECT_NE(ProgramText(job, "/nonexistent").find("the worker's PATH"), std::string::npos);
   job.request.command = {"passwd"};
-  EXPECT_NE(ProgramText(job, "/etc").find("That file ships: write ./passwd"), std::string::npos);
+  EXPECT_NE(ProgramText(job, "/etc").find("That file ships: write ./passwd. `chmod +x` it"),
+            std::string::npos);
+  std::string source = std::string(::testing::TempDir()) + "/gltest-XXXXXX";
+  ASSERT_NE(::mkdtemp(source.data()), nullptr);
+  std::ofstream(source + "/built") << "x";
+  std::ofstream(source + "/.gitignore") << "built\n";
+  job.request.command = {"built"};
+  EXPECT_NE(ProgramText(job, source).find("left out by ignore rules"), std::string::npos);
+  std::filesystem::remove_all(source);
+  job.outcome = {126, std::nullopt, CauseKind::kNotExecutable, "Permission denied"};
+  job.request.command = {"./train.py"};
+  EXPECT_NE(ProgramText(job, "").find("Or write python3 ./train.py"), std::string::npos);
+  job.outcome = {127, std::nullopt, CauseKind::kNotFound, "program not found: No such file"};
+  job.request.command = {"echo hi | cat"};
+  EXPECT_NE(ProgramText(job, "/nonexistent").find("--shell takes"), std::string::npos);
   job.request.command = {"./train.py"};
   EXPECT_NE(ProgramText(job, "").find("empty: nothing ships without --source"), std::string::npos);
   job.source_hash = "1f";

@@ -169,6 +169,18 @@ TEST(OutputsTextTest, SaysHowManyAndWhereOrHow) {
   EXPECT_NE(text.find("`gpulayer job result 7 --to DIR`"), std::string::npos);
 }
 
+TEST(LeftOutLinesTest, WhatManyTasksLeftOutAlikeIsSaidOnce) {
+  EXPECT_EQ(LeftOutLines({{"a", 0, "r"}, {"b", 0, "r"}, {"a", 0, "r"}}, 3),
+            (std::vector<std::string>{"left out a: r (2 times)", "left out b: r"}));
+}
+
+TEST(TableTest, WideCharactersTakeTwoColumns) {
+  Table table({"NAME", "X"});
+  table.Add({"\u0422\u5403", "1"});
+  table.Add({"abc", "2"});
+  EXPECT_EQ(table.ToText(), "NAME  X\n\u0422\u5403   1\nabc   2\n");
+}
+
 TEST(LeftOutLinesTest, NamesEachAndCountsTheRest) {
   EXPECT_TRUE(LeftOutLines({}, 0).empty());
   EXPECT_EQ(LeftOutLines({{"a\nb", 2048, "over the limit"}}, 3),

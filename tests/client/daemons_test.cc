@@ -181,7 +181,12 @@ TEST_F(DaemonsTest, DownSaysWhoseWorkerHadEndedByItself) {
   const Result<pid_t> worker = Spawn(spawn);
   ASSERT_TRUE(worker.ok());
   joined(Identify(*worker));
+  for (const char* attempt : {"a", "b", ".spare"}) {
+    ASSERT_TRUE(MakeDirs(dir_ / ("data/worker/attempts/v1/" + std::string(attempt))).ok());
+  }
   const Result<api::DownReport> report = api::Down(options);
+  EXPECT_EQ(report->interrupted_here, 2);
+  EXPECT_EQ(report->interrupted_tasks, 2) << "no server is here to say it";
   EXPECT_EQ(report->ended_worker_of, "");
   EXPECT_EQ(report->stopped, std::vector<std::string>{"worker"});
 }

@@ -55,6 +55,15 @@ TEST_F(TargetsTest, NoneSaysWhatToRun) {
   EXPECT_NE(status.message().find("run `gpulayer up` or `gpulayer login`"), std::string::npos);
 }
 
+TEST_F(TargetsTest, LoginsOfWhichNoneIsInUseAreNamed) {
+  Put("box");
+  Put("lab");
+  const Status status = Resolve("").status();
+  EXPECT_NE(status.message().find("(box, lab) none is in use. Run `gpulayer target use NAME`"),
+            std::string::npos)
+      << status.message();
+}
+
 TEST_F(TargetsTest, TheServerHereComesLast) {
   StartServerHere();
   EXPECT_EQ(Resolve("")->name, "here");
