@@ -2,11 +2,23 @@
 # Configures and builds one preset (dev release asan tsan); without arguments everything of release.
 #
 #   scripts/build.sh [PRESET] [TARGET…]
+#   scripts/build.sh programs      of release what is installed, without the tests
 #
 # GPULAYER_BUILD_JOBS bounds the compilers that run at once (default: one a processor).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+case ${1:-} in
+  -h | --help)
+    sed -n '2,/^set /{/^#/s/^# \?//p}' scripts/build.sh
+    exit
+    ;;
+  programs) set -- release programs ;;
+  -*)
+    echo "build.sh: $1: no option is known but --help; a preset comes first (dev release asan tsan)" >&2
+    exit 2
+    ;;
+esac
 preset=${1:-release}
 shift || true
 jobs=${GPULAYER_BUILD_JOBS:-$(nproc)}

@@ -10,6 +10,10 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '2,/^set /{/^#/s/^# \?//p}' "$root/scripts/fresh.sh"
+  exit
+fi
 if ((EUID != 0)); then
   echo "fresh.sh: only root can make a chroot. Run it as root." >&2
   exit 1

@@ -5,8 +5,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '2,/^set /{/^#/s/^# \?//p}' scripts/quickstart.sh
+  exit
+fi
 scripts/setup.sh
-scripts/build.sh release gpulayer gpulayer-server gpulayer-worker gpulayer-exec
+scripts/build.sh programs
 started=$SECONDS
 export PATH=$PWD/build/release/bin:$PATH
 

@@ -8,6 +8,10 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '2,/^set /{/^#/s/^# \?//p}' "$root/scripts/setup.sh"
+  exit
+fi
 sections="build test $*"
 for section in "$@"; do
   grep -qx "\[$section\]" "$root/scripts/packages.txt" || {

@@ -6,6 +6,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  sed -n '2,/^set /{/^#/s/^# \?//p}' scripts/test.sh
+  exit
+fi
 preset=release
 if [[ ${1:-} == --preset ]]; then
   preset=${2:?test.sh: --preset needs a name}

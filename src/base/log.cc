@@ -28,7 +28,13 @@ std::shared_ptr<spdlog::logger> Make(const std::string& program, spdlog::sink_pt
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %L %n[%P] %v");
   spdlog::level::level_enum chosen = ToSpdlog(level);
   if (const char* text = std::getenv("GPULAYER_LOG"); text != nullptr && *text != '\0') {
-    chosen = spdlog::level::from_str(text);
+    const spdlog::level::level_enum said = spdlog::level::from_str(text);
+    const bool known = said != spdlog::level::off || std::string_view(text) == "off";
+    if (!known) {
+      logger->warn("GPULAYER_LOG is no level: it is debug, info, warning, error or off");
+    } else {
+      chosen = said;
+    }
   }
   logger->set_level(chosen);
   logger->flush_on(spdlog::level::debug);

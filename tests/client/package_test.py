@@ -80,6 +80,14 @@ def check_example(prefix: pathlib.Path, source: pathlib.Path, work: pathlib.Path
         run(cli, "down", env=env)
 
 
+def check_build_tree_is_no_package(build: pathlib.Path, source: pathlib.Path, work: pathlib.Path) -> None:
+    """With build/release/bin in PATH, as the guides say, find_package looks around there."""
+    env = {k: v for k, v in os.environ.items() if k != "CMAKE_PREFIX_PATH"} | {"PATH": f"{build}/bin:{os.environ['PATH']}"}
+    done = subprocess.run(["cmake", "-S", str(source / "examples/cpp_client"), "-B", str(work / "none")],
+                          capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode != 0 and "gpulayerConfig.cmake" in done.stderr and "Targets" not in done.stderr, done
+
+
 def main() -> None:
     build, source = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     with tempfile.TemporaryDirectory(prefix="gpulayer-package-") as temporary:
@@ -91,6 +99,7 @@ def main() -> None:
         check_symbols(library)
         check_programs(prefix, build)
         check_example(prefix, source, work)
+        check_build_tree_is_no_package(build, source, work)
     print("ok")
 
 

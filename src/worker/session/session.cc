@@ -440,7 +440,9 @@ class Session::Impl {
                                  : "cannot reach server " + link_.server + ": " + end.message();
     if (line == last_report_) return;
     last_report_ = line;
-    LogWarning(line + ". Running jobs go on; trying again");
+    std::string_view said = line;  // which may be a sentence
+    while (said.ends_with('.')) said.remove_suffix(1);
+    LogWarning(std::string(said) + ". Running jobs go on; trying again");
   }
 
   Duration Jitter(Duration d) {
