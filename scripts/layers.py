@@ -61,7 +61,7 @@ class Outside:
 OUTSIDE = [
     Outside("gRPC", r"grpc(pp)?/|.*\.grpc\.pb\.h$", {"server/rpc", "worker/session", "client"}),
     Outside("protobuf", r"google/protobuf/|.*\.pb\.h$", {"wire", "server/rpc", "worker/session", "client"}),
-    Outside("abseil", r"absl/", {"worker/session", "client"}, in_headers=False, files_at_most=2),
+    Outside("abseil", r"absl/", {"worker/session"}, in_headers=False, files_at_most=1),
     Outside("CLI11", r"CLI/", {"cli"}, files_at_most=1),
     Outside("spdlog", r"spdlog/", in_headers=False),
     Outside("nlohmann-json", r"nlohmann/", in_headers=False),

@@ -199,8 +199,9 @@ class GPULAYER_EXPORT Client {
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   Result<JobResult> Wait(std::int64_t job,
                          std::optional<std::chrono::milliseconds> timeout = std::nullopt);
-  // Waits for all of up to 10,000 jobs at once. `on_end` is called for each when it is over, in the
-  // order of their ends; false: OK, no more is waited for. NOT_FOUND: one of them is no job.
+  // Waits for all of up to 10,000 jobs at once. `on_end` is called once for each: first for those that
+  // are over, then for the others as they end; false: OK, no more is waited for. NOT_FOUND: one of
+  // them is no job. INVALID_ARGUMENT: more than 10,000. `timeout` over: DEADLINE_EXCEEDED.
   Status WaitEach(const std::vector<std::int64_t>& jobs,
                   const std::function<bool(const JobInfo&)>& on_end,
                   std::optional<std::chrono::milliseconds> timeout = std::nullopt);

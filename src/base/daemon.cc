@@ -14,6 +14,7 @@
 #include <limits>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "base/fs.h"
 #include "base/log.h"
@@ -67,13 +68,19 @@ const char* ended_program = "";
   const char* hint =
       lacking ? ". Raise the limits of this account (ulimit -u, -v) and try again." : "";
   std::fprintf(stderr, "%s: %s%s%s\n", ended_program, kind, what, hint);
-  if (LogsToFile()) LogError(std::string("ends: ") + kind + what + hint);
+  try {
+    if (LogsToFile()) LogError(std::string("ends: ") + kind + what + hint);
+  } catch (...) {  // no memory for the line: it stands on standard error
+  }
   if (!lacking) std::abort();
   _exit(1);
 }
 
 [[noreturn]] void SayAndEnd() {
-  std::set_terminate(std::abort);
+  static std::atomic<bool> taken{false};
+  static thread_local bool ours = false;
+  if (std::exchange(ours, true)) std::abort();  // what says it failed itself
+  while (taken.exchange(true)) pause();         // another thread says its line and ends us all
   alarm(5);  // the log's lock may be held by the very thread that throws
   try {
     if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);

@@ -26,12 +26,34 @@ namespace {
 
 // Removes a folder's tree with one descriptor, however deep it is: the way back up is `..`, and it
 // must lead to the folder that we came from.
+#if defined(O_PATH)
+constexpr int kOnlyToGoOn = O_PATH;  // needs no right to list the folder
+#else
+constexpr int kOnlyToGoOn = O_RDONLY;
+#endif
+
+#if defined(__linux__)
+// Which mount a descriptor's file is of; empty where /proc does not say.
+std::string MountOf(int fd) {
+  const Result<std::string> info = ReadFile("/proc/self/fdinfo/" + std::to_string(fd));
+  if (!info.ok()) return "";
+  for (const std::string& line : Split(*info, '\n')) {
+    if (line.starts_with("mnt_id:")) return line;
+  }
+  return "";
+}
+#else
+std::string MountOf(int) { return ""; }
+#endif
+
 class TreeRemover {
  public:
-  explicit TreeRemover(const std::string& top) : top_(top) {}
+  explicit TreeRemover(std::string top) : top_(std::move(top)) {
+    while (top_.size() > 1 && top_.back() == '/') top_.pop_back();
+  }
 
   Status Run() {
-    const UniqueFd above(open(DirName(top_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const UniqueFd above(open(DirName(top_).c_str(), kOnlyToGoOn | O_DIRECTORY | O_CLOEXEC));
     if (!above.valid()) return errno == ENOENT ? OkStatus() : Fail(top_);
     GPULAYER_RETURN_IF_ERROR(Take(above.get(), BaseName(top_)));
     while (!levels_.empty()) {
@@ -76,7 +98,8 @@ class TreeRemover {
     struct stat above{};
     struct stat inside{};
     if (plain < 0) return plain;
-    if (fstat(parent, &above) == 0 && fstat(plain, &inside) == 0 && above.st_dev == inside.st_dev) {
+    if (fstat(parent, &above) == 0 && fstat(plain, &inside) == 0 && above.st_dev == inside.st_dev &&
+        MountOf(parent) == MountOf(plain)) {
       return plain;
     }
     close(plain);
@@ -141,7 +164,7 @@ class TreeRemover {
     return removed ? OkStatus() : Fail(done.name);
   }
 
-  const std::string& top_;
+  std::string top_;
   std::vector<Level> levels_;  // from the top down to here_
   UniqueFd here_;
 };

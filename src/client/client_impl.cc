@@ -320,11 +320,17 @@ Status api::Client::Impl::WaitEach(const std::vector<std::int64_t>& jobs,
     if (left.empty()) return OkStatus();
     return DeadlineExceeded(NotOver(what, std::nullopt));
   }
+  if (left.size() == 1) request.set_job(*left.begin());  // all that an older server looks at
+  bool early = false;
   GPULAYER_RETURN_IF_ERROR(ReadViews(std::move(request), timeout, what, [&](const JobInfo& info) {
+    early = !IsTerminal(info.state);
+    if (early) return false;
     left.erase(info.id);
     enough = !on_end(info);
-    return !enough;
+    return !enough && !left.empty();
   }));
+  if (early)
+    return Internal("wait for " + what + ": the server told of an end before it was there");
   if (enough || left.empty()) return OkStatus();
   return Internal("wait for job " + std::to_string(*left.begin()) +
                   ": the server ended before the job");

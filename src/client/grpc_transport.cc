@@ -1,6 +1,5 @@
 #include "client/grpc_transport.h"
 
-#include <absl/synchronization/mutex.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -394,8 +393,6 @@ std::string ToString(const Endpoint& endpoint) {
 }
 
 std::unique_ptr<Transport> MakeGrpcTransport(Endpoint endpoint) {
-  // Debian's build looks for a deadlock at each lock that gRPC takes.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   return std::make_unique<GrpcTransport>(std::move(endpoint));
 }
 

@@ -10,10 +10,7 @@ void Interrupt::State::Throw() {
   cv_.NotifyAll();
 }
 
-bool Interrupt::State::thrown() const {
-  MutexLock lock(mutex_);
-  return thrown_;
-}
+bool Interrupt::State::thrown() const { return thrown_; }
 
 int Interrupt::State::Add(std::function<void()> waker) {
   MutexLock lock(mutex_);

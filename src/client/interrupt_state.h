@@ -30,7 +30,7 @@ class api::Interrupt::State {
  private:
   mutable Mutex mutex_;
   CondVar cv_;
-  bool thrown_ GPULAYER_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> thrown_{false};  // set under mutex_
   int next_ GPULAYER_GUARDED_BY(mutex_) = 1;
   std::map<int, std::function<void()>> wakers_ GPULAYER_GUARDED_BY(mutex_);
 };

@@ -239,6 +239,8 @@ Result<std::vector<AttemptFiles::Found>> AttemptFiles::FindAttempts(
   GPULAYER_ASSIGN_OR_RETURN(const std::vector<AttemptId> ids, store_.List());
   for (const AttemptId& id : ids) {
     Result<Assignment> assignment = ReadAssignment(store_.PathOf(id));
+    // The folder may have served before, and after a power cut a name may be newer than its file.
+    if (assignment.ok() && assignment->key.id != id) assignment = DataLoss("of another attempt");
     if (assignment.ok()) {
       known.insert(id);
       const bool begun = PathExists(JoinPath(store_.PathOf(id), kSpecFile));

@@ -112,33 +112,39 @@ TEST(FetchChainTest, APeerThatClosesAtOnceIsNamed) {
   }
 }
 
-// Stopped, stuck, or at the end of a slow link: nothing says that it speaks no TLS.
 TEST(FetchChainTest, AnInterruptEndsEveryWait) {
-  const auto interrupt = std::make_shared<api::Interrupt::State>();
-  interrupt->Throw();
   const auto begin = std::chrono::steady_clock::now();
-  const LocalListener silent(10);
-  const Patience long_one{seconds(60), seconds(60), interrupt};
-  EXPECT_FALSE(FetchChain({"127.0.0.1", std::to_string(silent.port())}, long_one).ok());
-  LocalListener full(0);
-  const std::vector<UniqueFd> before = full.Fill();
-  EXPECT_FALSE(ConnectAny({"box", "1"}, {full.address()}, In(seconds(60)), interrupt).ok());
-  std::promise<void> answer;
-  const auto answered = answer.get_future().share();
-  const auto stuck = [answered](const HostPort&, std::vector<SocketAddress>*) {
-    answered.wait();
-    return EAI_NONAME;
+  struct Soon {
+    std::shared_ptr<api::Interrupt::State> interrupt = std::make_shared<api::Interrupt::State>();
+    Alarm alarm{interrupt, milliseconds(100)};
   };
-  EXPECT_FALSE(Resolve({"box.invalid", "1"}, In(seconds(60)), stuck, interrupt).ok());
-  answer.set_value();
-  const auto later = std::make_shared<api::Interrupt::State>();
-  const Alarm rings(later, milliseconds(100));
-  EXPECT_FALSE(
-      FetchChain({"127.0.0.1", std::to_string(silent.port())}, {seconds(60), seconds(60), later})
-          .ok());
+  {
+    const Soon soon;
+    LocalListener full(0);
+    const std::vector<UniqueFd> before = full.Fill();
+    EXPECT_FALSE(ConnectAny({"box", "1"}, {full.address()}, In(seconds(60)), soon.interrupt).ok());
+  }
+  {
+    const Soon soon;
+    std::promise<void> answer;
+    const auto answered = answer.get_future().share();
+    const auto stuck = [answered](const HostPort&, std::vector<SocketAddress>*) {
+      answered.wait();
+      return EAI_NONAME;
+    };
+    EXPECT_FALSE(Resolve({"box.invalid", "1"}, In(seconds(60)), stuck, soon.interrupt).ok());
+    answer.set_value();
+  }
+  {
+    const Soon soon;
+    const LocalListener silent(10);
+    const Patience long_one{seconds(60), seconds(60), soon.interrupt};
+    EXPECT_FALSE(FetchChain({"127.0.0.1", std::to_string(silent.port())}, long_one).ok());
+  }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(20));
 }
 
+// Stopped, stuck, or at the end of a slow link: nothing says that it speaks no TLS.
 TEST(FetchChainTest, APeerThatSaysNothingIsNotTakenForAnotherProgram) {
   LocalListener listener(5);
   const Status status =

@@ -36,12 +36,13 @@ AttemptStatus SomeStatus() {
   s.swept = 2;
   s.swept_names = {"1 a", "2 b"};
   s.unreachable = 1;
+  s.attempt = "at-1";
   return s;
 }
 
 TEST(AttemptFormatTest, RoundTrips) {
   EXPECT_EQ(*DecodeSpec(EncodeSpec(SomeSpec())), SomeSpec());
-  EXPECT_EQ(*DecodeStatus(EncodeStatus(SomeStatus())), SomeStatus());
+  EXPECT_EQ(*DecodeStatus(EncodeStatus(SomeStatus()), "at-1"), SomeStatus());
   EXPECT_EQ(*DecodeStarted(EncodeStarted(*SomeStatus().started)), *SomeStatus().started);
 }
 
@@ -63,7 +64,7 @@ TEST(AttemptFormatTest, CutAndChangedBytesAreDamageNotCrashes) {
   const std::string status = EncodeStatus(SomeStatus());
   for (std::size_t n = 0; n < spec.size(); ++n) EXPECT_FALSE(DecodeSpec(spec.substr(0, n)).ok());
   for (std::size_t n = 0; n < status.size(); ++n) {
-    EXPECT_FALSE(DecodeStatus(status.substr(0, n)).ok());
+    EXPECT_FALSE(DecodeStatus(status.substr(0, n), "at-1").ok());
   }
   EXPECT_FALSE(DecodeSpec(spec + "x").ok());
   for (std::size_t at = 0; at < spec.size(); ++at) {
@@ -74,15 +75,20 @@ TEST(AttemptFormatTest, CutAndChangedBytesAreDamageNotCrashes) {
   for (std::size_t at = 0; at < status.size(); ++at) {
     std::string changed = status;
     changed[at] = '\xFF';
-    IgnoreError(DecodeStatus(changed).status(), "only must not crash");
+    IgnoreError(DecodeStatus(changed, "at-1").status(), "only must not crash");
   }
+}
+
+TEST(AttemptFormatTest, TheStatusOfAnotherAttemptIsDamage) {
+  EXPECT_EQ(DecodeStatus(EncodeStatus(SomeStatus()), "at-2").status().code(),
+            StatusCode::kDataLoss);
 }
 
 TEST(AttemptFormatTest, AStatusIsNeverLongerThanItsBound) {
   AttemptStatus s = SomeStatus();
   s.swept_names.assign(100, std::string(200, 'n'));
   EXPECT_LE(EncodeStatus(s).size(), kMaxStatusBytes);
-  EXPECT_TRUE(DecodeStatus(EncodeStatus(s)).ok());
+  EXPECT_TRUE(DecodeStatus(EncodeStatus(s), "at-1").ok());
 }
 
 TEST(AttemptFormatTest, Ids) {

@@ -91,7 +91,7 @@ TEST_P(JobsTest, RunsOnAWorkerAndIsSeenByWatch) {
   EXPECT_EQ(done.tasks(0).outcome().exit_code(), 0);
 }
 
-TEST_P(JobsTest, EndsOfSeveralJobsComeOverOneStreamInTheirOrder) {
+TEST_P(JobsTest, EndsOfSeveralJobsComeOverOneStreamAsTheyEnd) {
   auto worker = NewWorker();
   ASSERT_TRUE(worker->Greet());
   std::map<std::int64_t, v1::Assign> assigned;
@@ -104,11 +104,12 @@ TEST_P(JobsTest, EndsOfSeveralJobsComeOverOneStreamInTheirOrder) {
   };
   const std::int64_t over = submit("over");
   Play(*worker, assigned[over], 3);
+  const std::int64_t last = submit("last");
   const std::int64_t first = submit("first");
   Call call(client_);
   v1::WatchRequest watch;
   watch.set_end_only(true);
-  for (const std::int64_t job : {over, first, first}) watch.add_jobs(job);
+  for (const std::int64_t job : {last, over, first, first}) watch.add_jobs(job);
   auto stream = jobs_->Watch(&call, watch);
   v1::GetJobReply seen;
   ASSERT_TRUE(stream->Read(&seen));
@@ -118,6 +119,9 @@ TEST_P(JobsTest, EndsOfSeveralJobsComeOverOneStreamInTheirOrder) {
   ASSERT_TRUE(stream->Read(&seen));
   EXPECT_EQ(seen.job().id(), first);
   EXPECT_EQ(seen.job().state(), kSucceeded);
+  Play(*worker, assigned[last], 0);
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_EQ(seen.job().id(), last);
   EXPECT_FALSE(stream->Read(&seen));
   EXPECT_TRUE(stream->Finish().ok());
 }

@@ -252,6 +252,20 @@ TEST_F(BlobCacheTest, AFileThatWasChangedOrRemovedIsFetchedAgain) {
   EXPECT_EQ(cache->bytes(), 9);
 }
 
+TEST_F(BlobCacheTest, WhereAllFilesWereTouchedOneLookMendsAllOfThem) {
+  std::vector<Hash> all;
+  for (int i = 0; i < 15; ++i) all.push_back(remote_.Put("blob " + std::to_string(i)));
+  std::unique_ptr<BlobCache> cache = Open();
+  ASSERT_TRUE(cache->Ensure(all, remote_.Fetch(), In(10s)).ok());
+  for (const Hash& hash : all) ASSERT_EQ(chmod(PathOf(hash).c_str(), 0400), 0);
+  EXPECT_EQ(cache->OpenBlob(all[3]).status().code(), StatusCode::kDataLoss);
+  ASSERT_TRUE(cache->Ensure(all, remote_.Fetch(), In(10s)).ok());
+  for (const Hash& hash : all) {
+    EXPECT_TRUE(cache->OpenBlob(hash).ok());
+    EXPECT_EQ(remote_.asked(hash), 1);
+  }
+}
+
 class WorkDirsTest : public BlobCacheTest {
  protected:
   WorkDirsTest() : dirs_(*WorkDirs::Open(dir_ / "work")), cache_(Open()) {

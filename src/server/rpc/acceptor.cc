@@ -53,17 +53,22 @@ void Acceptor::Run() {
       continue;
     }
     if (fds[0].revents != 0) return;
-    if (!HasRoom()) {
-      if (!full) LogWarning("too many connections and files are open: new ones have to wait");
-      full = true;
-      if (!Pause()) return;
-      continue;
-    }
-    if (full) LogInfo("there is room for new connections again");
-    full = false;
+    bool waits = false;
+    bool accepted = false;
     for (std::size_t i = 1; i < fds.size(); ++i) {
-      if (fds[i].revents != 0) AcceptFrom(fds[i].fd);
+      if (fds[i].revents == 0) continue;
+      if (HasRoom(fds[i].fd)) {
+        AcceptFrom(fds[i].fd);
+        accepted = true;
+      } else {
+        waits = true;
+      }
     }
+    if (waits && !full)
+      LogWarning("too many connections and files are open: new ones have to wait");
+    if (full && !waits) LogInfo("there is room for new connections again");
+    full = waits;
+    if (waits && !accepted && !Pause()) return;
   }
 }
 
@@ -79,12 +84,16 @@ void Acceptor::AcceptFrom(int listener) {
   take_(listener, fd);
 }
 
-// The kernel gives the lowest number that is free.
-bool Acceptor::HasRoom() const {
+// The kernel gives the lowest number that is free. Whoever fills the port does not lock out this
+// machine's own people, who come by the socket.
+bool Acceptor::HasRoom(int listener) const {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return true;
   const UniqueFd next(fcntl(wake_.get(), F_DUPFD_CLOEXEC, 0));
-  const rlim_t kept = std::min(kKeptForFiles, limit.rlim_cur / 4);
+  int family = 0;
+  socklen_t size = sizeof family;
+  getsockopt(listener, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  const rlim_t kept = std::min(kKeptForFiles, limit.rlim_cur / 4) / (family == AF_UNIX ? 2 : 1);
   return next.valid() && static_cast<rlim_t>(next.get()) < limit.rlim_cur - kept;
 }
 

@@ -33,7 +33,7 @@ class Acceptor {
       : listeners_(std::move(listeners)), take_(std::move(take)), wake_(std::move(wake)) {}
   void Run();
   void AcceptFrom(int listener);
-  bool HasRoom() const;
+  bool HasRoom(int listener) const;
   bool Pause() const;  // false: it was told to stop
 
   const std::vector<UniqueFd> listeners_;

@@ -45,9 +45,14 @@ class PullStream : public grpc::ServerWriteReactor<Response>,
     PullStream* raw = stream.get();
     raw->registry_ = &registry;
     raw->self_ = stream;
+    {
+      MutexLock lock(raw->mutex_);
+      raw->busy_ =
+          true;  // a wake before it has subscribed to everything must not begin the first turn
+    }
     registry.Add(stream, token_id);
     raw->OnLaunch();
-    raw->Wake();
+    raw->Run();
     return raw;
   }
 

@@ -118,15 +118,8 @@ class EndsStream final : public PullStream<pb::GetJobReply> {
   }
 
   Step Produce(pb::GetJobReply* out) override {
-    const StoreReader::Snapshot snapshot(*reader_);
     // First what was over before the watches began.
-    for (int looks = 0; looked_at_ < jobs_.size(); ++looks) {
-      if (looks == kLooksATurn) return Step::Again();
-      const JobId id = jobs_[looked_at_++];
-      const Result<JobRecord> job = reader_->GetJob(id);
-      if (!job.ok()) return Step::Finish(job.status());
-      if (IsTerminal(job->state)) return Tell(id, out);
-    }
+    if (looked_at_ < jobs_.size()) return Look(out);
     for (;;) {
       if (told_.size() == jobs_.size()) return Step::Finish(OkStatus());
       JobId next;
@@ -142,6 +135,18 @@ class EndsStream final : public PullStream<pb::GetJobReply> {
 
  private:
   static constexpr int kLooksATurn = 100;
+
+  Step Look(pb::GetJobReply* out) {
+    const StoreReader::Snapshot snapshot(*reader_);
+    for (int looks = 0; looked_at_ < jobs_.size() && looks < kLooksATurn; ++looks) {
+      const JobId id = jobs_[looked_at_++];
+      const Result<JobRecord> job = reader_->GetJob(id);
+      if (!job.ok()) return Step::Finish(job.status());
+      if (IsTerminal(job->state)) return Tell(id, out);
+    }
+    // What ended since then is told of in another turn, which sees a later state.
+    return Step::Again();
+  }
 
   Step Tell(JobId job, pb::GetJobReply* out) {
     told_.insert(job);
@@ -166,6 +171,14 @@ class EndsStream final : public PullStream<pb::GetJobReply> {
 grpc::ServerWriteReactor<pb::GetJobReply>* StartWatch(Parts& parts, const Principal& caller,
                                                       const pb::WatchRequest& request) {
   using Refusal = Refused<grpc::ServerWriteReactor<pb::GetJobReply>>;
+  const auto refuse = [](const std::string& why) { return new Refusal(InvalidArgument(why)); };
+  if (static_cast<std::size_t>(request.jobs_size()) > limits::kMaxWatchedJobs) {
+    return refuse("wait for " + std::to_string(request.jobs_size()) + " jobs: at most " +
+                  std::to_string(limits::kMaxWatchedJobs) + " at once");
+  }
+  if (!request.end_only() && request.jobs_size() > 0) {
+    return refuse("watch: changes are told of one job alone");
+  }
   if (!request.end_only()) {
     return WatchStream::Launch(std::make_shared<WatchStream>(parts, JobId(request.job())),
                                parts.streams, caller.token_id);
@@ -173,11 +186,6 @@ grpc::ServerWriteReactor<pb::GetJobReply>* StartWatch(Parts& parts, const Princi
   std::set<JobId> jobs;
   for (const std::int64_t job : request.jobs()) jobs.emplace(job);
   if (jobs.empty()) jobs.emplace(request.job());
-  if (jobs.size() > limits::kMaxWatchedJobs) {
-    return new Refusal(InvalidArgument("wait for " + std::to_string(jobs.size()) +
-                                       " jobs: at most " + std::to_string(limits::kMaxWatchedJobs) +
-                                       " at once"));
-  }
   return EndsStream::Launch(
       std::make_shared<EndsStream>(parts, std::vector<JobId>(jobs.begin(), jobs.end())),
       parts.streams, caller.token_id);

@@ -94,7 +94,9 @@ class BlobCacheImpl final : public BlobCache {
       return NotFound("open blob " + hash.hex() + ": it is not in the cache");
     }
     if (read && StampOf(info) == it->second.stamp) return fd;
-    it->second.trusted = false;
+    // Whoever did that may have gone over all of them, chmod -R or a copy with hard links: hashed anew
+    // as they are needed, all at once for whoever asks next.
+    for (auto& [other, entry] : entries_) entry.trusted = false;
     return DataLoss("open blob " + hash.hex() + ": its file in the cache was changed or removed");
   }
   Result<std::string> ReadBlob(const Hash& hash, std::int64_t max_bytes) override {

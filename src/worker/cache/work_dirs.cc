@@ -1,5 +1,6 @@
 #include "worker/cache/work_dirs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
@@ -15,6 +16,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <set>
 #include <thread>
 #include <unordered_set>
@@ -115,7 +117,10 @@ std::string Unescaped(const std::string& field) {
 }
 
 // Takes away what a program mounted below `dir` and left there. How many mounts.
-int DetachMounts(const std::string& dir) {
+int DetachMounts(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
+  if (!real) return 0;
+  const std::string dir = real.get();
   const Result<std::string> table = ReadFile("/proc/self/mountinfo");
   if (!table.ok()) return 0;
   std::vector<std::string> places;
@@ -183,7 +188,7 @@ class WorkDirsImpl final : public WorkDirs {
     const std::string file = JoinPath(dir.path, kLayoutFile);
     const UniqueFd fd(open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     struct stat info = {};
-    if (!fd.valid() && errno == ENOENT) {
+    if (!fd.valid() && errno == ENOENT && !PathExists(dir.work)) {
       return NotFound("adopt work folder " + dir.path + ": it is not there or not complete");
     }
     // The program can reach it. Whatever it put there, its outputs are those that a comparison by
@@ -282,7 +287,8 @@ class WorkDirsImpl final : public WorkDirs {
       // the old one, and is not to write into the next job's.
       if (rmdir(inner.c_str()) != 0) {  // mostly there is nothing in it
         if (errno != ENOTEMPTY && errno != EEXIST) return false;
-        if (!EmptyInner(inner, few) || rmdir(inner.c_str()) != 0) return false;
+        const bool gone = few == Few::kOnly ? RemoveFew(inner) : RemoveTree(inner).ok();
+        if (!gone) return false;
       }
       if (mkdir(inner.c_str(), 0755) != 0) return false;
       ++folders;
@@ -290,16 +296,26 @@ class WorkDirsImpl final : public WorkDirs {
     return folders == 4;
   }
 
-  static bool EmptyInner(const std::string& path, Few few) {
-    constexpr std::size_t kFew = 16;
-    const Result<std::vector<std::string>> names = ListDir(path);
-    if (!names.ok() || (few == Few::kOnly && names->size() > kFew)) return false;
-    for (const std::string& name : *names) {
-      const std::string entry = JoinPath(path, name);
-      const bool gone = few == Few::kOnly ? unlink(entry.c_str()) == 0 : RemoveTree(entry).ok();
-      if (!gone) return false;
+  // A folder with a few files in it. Never through a link that took its place.
+  static bool RemoveFew(const std::string& path) {
+    constexpr int kFew = 16;
+    const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return false;
+    const std::unique_ptr<DIR, int (*)(DIR*)> dir(fdopendir(fd), closedir);
+    if (!dir) {
+      close(fd);
+      return false;
     }
-    return true;
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(dir.get())) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+      if (names.size() > kFew) return false;
+    }
+    for (const std::string& name : names) {
+      if (unlinkat(fd, name.c_str(), 0) != 0) return false;
+    }
+    return rmdir(path.c_str()) == 0;
   }
 
   static Status LayOut(const Tree& source, const WorkDir& dir, BlobCache& cache) {

@@ -37,10 +37,12 @@ class WorkDirs {
   // `cache`. A blob that proves to be damaged is dropped from it: DATA_LOSS, try again from Ensure.
   virtual Result<WorkDir> Create(const AttemptId& attempt, const Tree* source,
                                  BlobCache& cache) = 0;
-  // One that Create() completed, in this process or an earlier one. NOT_FOUND.
+  // One that Create() completed, in this process or an earlier one; without a stamp if its program
+  // took away what says so. NOT_FOUND.
   virtual Result<WorkDir> Adopt(const AttemptId& attempt) = 0;
   virtual Result<std::vector<AttemptId>> List() = 0;  // all that are there, complete or not
-  // Gone from its place at once (a rename), deleted in the background. OK if there is none.
+  // Gone from its place at once (a rename), deleted in the background; what its program mounted there
+  // is taken away, never emptied. OK if there is none.
   virtual Status Discard(const AttemptId& attempt) = 0;
 };
 

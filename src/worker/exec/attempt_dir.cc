@@ -15,11 +15,11 @@
 namespace gpulayer {
 namespace {
 
-// As many as a machine with many slots has under way; each holds half a dozen empty files.
+// As many as a machine with many slots has under way; each holds half a dozen small files.
 constexpr std::size_t kSpares = 64;
 constexpr const char* kSpareFolder = ".spare";  // no attempt's id begins with a dot
 constexpr std::size_t kMostFiles = 16;
-constexpr std::int64_t kLargeFile = 64 << 10;  // better given back to the disk
+constexpr std::int64_t kLargeFile = 16 << 10;  // better given back to the disk
 
 bool HasNul(std::string_view s) { return s.find('\0') != std::string_view::npos; }
 
@@ -51,10 +51,18 @@ Cause StartFailure(const AttemptStatus& status) {
   return {CauseKind::kSpawnFailed, "cannot start: " + why};
 }
 
-// Takes the names of an attempt's files from them; what is in them is written over, since to give a
-// block back and to ask for it again is dear. False: there is something that is no such file. In the
-// order of the names: "assignment", without which a restarted worker knows no attempt, goes first,
-// and "status", without which it might seem to run, last.
+// Writes zeros over a file, in the blocks that it has.
+bool Blank(const std::string& path, std::int64_t size) {
+  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  const std::string zeros(static_cast<std::size_t>(size), '\0');
+  return fd.valid() && WriteAll(fd.get(), zeros).ok();
+}
+
+// Takes the names of an attempt's files from them, and its output and the values of its environment
+// out of them. They keep their blocks: to give one back and to ask for it again is dear. False: there
+// is something that is no such file. In the order of the names: "assignment", without which a
+// restarted worker knows no attempt, goes first, and "status", without which it might seem to run,
+// last.
 bool MakeSpare(const std::string& dir) {
   const Result<std::vector<std::string>> names = ListDir(dir);
   if (!names.ok() || names->size() > kMostFiles) return false;
@@ -65,7 +73,9 @@ bool MakeSpare(const std::string& dir) {
         (st.st_mode & 07777) != 0600 || st.st_size > kLargeFile) {
       return false;
     }
+    const bool tells_nothing = name == kStatusFile || name == kStartedFile;
     if (std::string_view(name).ends_with(kFreeSuffix)) continue;
+    if (!tells_nothing && st.st_size > 0 && !Blank(path, st.st_size)) return false;
     if (rename(path.c_str(), (path + kFreeSuffix).c_str()) != 0) return false;
   }
   return true;
@@ -157,7 +167,7 @@ Result<AttemptStarted> AttemptStore::ReadStarted(const AttemptId& id) const {
 
 Result<AttemptStatus> AttemptStore::ReadStatus(const AttemptId& id) const {
   GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(JoinPath(PathOf(id), kStatusFile)));
-  return DecodeStatus(bytes);
+  return DecodeStatus(bytes, id.value());
 }
 
 Result<std::vector<AttemptId>> AttemptStore::List() const {

@@ -127,7 +127,7 @@ bool operator==(const AttemptStatus& a, const AttemptStatus& b) {
          a.signal == b.signal && a.order == b.order && a.killed == b.killed &&
          a.started == b.started && SameInstant(a.ended, b.ended) && a.log_bytes == b.log_bytes &&
          a.log_dropped_bytes == b.log_dropped_bytes && a.swept == b.swept &&
-         a.swept_names == b.swept_names && a.unreachable == b.unreachable;
+         a.swept_names == b.swept_names && a.unreachable == b.unreachable && a.attempt == b.attempt;
 }
 
 std::string EncodeSpec(const AttemptSpec& spec) {
@@ -196,10 +196,11 @@ std::string EncodeStatus(const AttemptStatus& status) {
     if (name.size() > kMaxSweptName) name.resize(kMaxSweptName);
   }
   w.Strs(names);
+  w.Str(status.attempt);
   return w.Take();
 }
 
-Result<AttemptStatus> DecodeStatus(std::string_view bytes) {
+Result<AttemptStatus> DecodeStatus(std::string_view bytes, std::string_view attempt) {
   Reader r(bytes, kStatusMagic);
   AttemptStatus s;
   s.failed_step = static_cast<StartStep>(r.I32());
@@ -220,6 +221,7 @@ Result<AttemptStatus> DecodeStatus(std::string_view bytes) {
   s.swept = r.I64();
   s.unreachable = r.I64();
   s.swept_names = r.Strs();
+  s.attempt = r.Str();
   const bool known = s.failed_step >= StartStep::kNone && s.failed_step <= StartStep::kNever &&
                      s.order >= StopOrder::kNone && s.order <= StopOrder::kShutdown;
   const bool ended =
@@ -227,6 +229,7 @@ Result<AttemptStatus> DecodeStatus(std::string_view bytes) {
   if (!r.AtEnd() || !known || !ended || s.log_bytes < 0) {
     return DataLoss("attempt status: damaged");
   }
+  if (s.attempt != attempt) return DataLoss("attempt status: of another attempt");
   return s;
 }
 

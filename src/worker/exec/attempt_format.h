@@ -101,6 +101,7 @@ struct AttemptStatus {
   std::int64_t swept = 0;                // processes left over by the main program, killed
   std::vector<std::string> swept_names;  // of the first ones: "123 sleep"
   std::int64_t unreachable = 0;          // left over and not ours to kill (another user's)
+  std::string attempt;                   // whose it is
 };
 bool operator==(const AttemptStatus& a, const AttemptStatus& b);
 
@@ -110,7 +111,9 @@ std::string EncodeStarted(const AttemptStarted& started);
 Result<AttemptStarted> DecodeStarted(std::string_view bytes);
 inline constexpr std::size_t kMaxStatusBytes = 2048;  // an encoded status is never longer
 std::string EncodeStatus(const AttemptStatus& status);
-Result<AttemptStatus> DecodeStatus(std::string_view bytes);
+// Of `attempt`; DATA_LOSS if it is another's: files serve again, and after a power cut a name may be
+// newer than what is in its file.
+Result<AttemptStatus> DecodeStatus(std::string_view bytes, std::string_view attempt);
 
 }  // namespace gpulayer
 

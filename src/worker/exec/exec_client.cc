@@ -378,7 +378,7 @@ void ExecClient::Impl::Take(Message m) {
       return;
     }
     case Type::kEnded: {
-      Result<AttemptStatus> status = DecodeStatus(m.payload);
+      Result<AttemptStatus> status = DecodeStatus(m.payload, m.id);
       TakeEnd(id, status.ok() ? *std::move(status) : NotStarted(StartStep::kMonitor, EBADMSG));
       return;
     }

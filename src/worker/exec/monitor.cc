@@ -85,7 +85,9 @@ bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& o
 
 class Monitor {
  public:
-  explicit Monitor(const MonitorPlan& plan) : plan_(plan) {}
+  explicit Monitor(const MonitorPlan& plan) : plan_(plan) {
+    status_.attempt = plan.attempt_dir.substr(plan.attempt_dir.rfind('/') + 1);
+  }
   [[noreturn]] void Run();
 
  private:

@@ -96,8 +96,9 @@ Message Refusal(const std::string& id, int error) {
   return m;
 }
 
-std::string FailedStatus(StartStep step, int error) {
+std::string FailedStatus(const std::string& id, StartStep step, int error) {
   AttemptStatus status;
+  status.attempt = id;
   status.failed_step = step;
   status.error = error;
   status.ended = ReadClocks();
@@ -338,7 +339,7 @@ void Supervisor::Adopt(Connection& c, const std::string& id) {
       attempts_[id].started = ReadSmallFile(FileOf(id, kStartedFile));
       foreign_ = true;
     } else {
-      Send(c, Event(Type::kEnded, id, FailedStatus(StartStep::kNever, 0)));
+      Send(c, Event(Type::kEnded, id, FailedStatus(id, StartStep::kNever, 0)));
     }
     return;
   }
@@ -468,6 +469,7 @@ void Supervisor::FinishLost(const std::string& id) {
   std::string bytes = ReadSmallFile(FileOf(id, kStatusFile));
   if (bytes.empty()) {
     AttemptStatus status;
+    status.attempt = id;
     status.failed_step = StartStep::kMonitor;
     status.order = shutting_down_ ? StopOrder::kShutdown : StopOrder::kNone;
     status.ended = ReadClocks();

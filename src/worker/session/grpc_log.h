@@ -6,6 +6,7 @@ namespace gpulayer::worker {
 
 // Its errors become warnings, all else is for debugging. Once in each daemon, after OpenLog() and
 // before gRPC is used: it holds for the whole process.
+// For a daemon: also takes out the search for deadlocks at each of gRPC's locks.
 void LogGrpcLines();
 
 }  // namespace gpulayer::worker
