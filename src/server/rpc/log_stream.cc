@@ -129,6 +129,9 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
       if (request_.offset() < 0 || request_.tail_lines() < 0 || request_.attempt() < 0) {
         return InvalidArgument("logs: a negative number");
       }
+      // Task and attempt of one moment: an end between two looks would pass for one that is tried
+      // again, whose next attempt is waited for.
+      const StoreReader::Snapshot snapshot(*reader_);
       GPULAYER_ASSIGN_OR_RETURN(view, ReadTask());
       GPULAYER_RETURN_IF_ERROR(Choose(*view));
       want_tail_ = request_.has_tail_lines() && offset_ == 0;
