@@ -22,8 +22,10 @@
 namespace gpulayer {
 
 std::optional<pid_t> LockHolder(const std::string& path) {
-  const Result<UniqueFd> fd = OpenFile(path, O_RDONLY);
-  if (!fd.ok() || flock(fd->get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
+  const Result<UniqueFd> fd = OpenFile(path, O_RDONLY | O_NONBLOCK);
+  struct stat info{};
+  if (!fd.ok() || fstat(fd->get(), &info) != 0 || !S_ISREG(info.st_mode) ||
+      flock(fd->get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK) {
     return std::nullopt;
   }
   const Result<std::string> text = ReadAll(fd->get(), 32);

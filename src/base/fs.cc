@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/own_file.h"
 #include "base/text.h"
 
 namespace gpulayer {
@@ -288,7 +289,7 @@ Status WriteFileAtomic(const std::string& path, std::string_view data, mode_t mo
 Status ReplaceFile(const std::string& path, std::string_view data, mode_t mode) {
   const std::string temp = path + ".tmp";
   GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd,
-                            OpenFile(temp, O_WRONLY | O_CREAT | O_NOFOLLOW, mode));
+                            OpenFile(temp, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode));
   Status status = WriteAll(fd.get(), data);
   struct stat st{};
   if (status.ok() && fstat(fd.get(), &st) != 0) status = ErrnoStatus("stat", errno);
@@ -392,7 +393,8 @@ Result<std::int64_t> FreeBytes(const std::string& path) {
 }
 
 Result<FileLock> FileLock::Acquire(const std::string& path) {
-  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDWR | O_CREAT, 0600));
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, OpenFile(path, O_RDWR | O_CREAT | O_NONBLOCK, 0600));
+  GPULAYER_RETURN_IF_ERROR(CheckRegularFile(fd.get(), path));
   if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
       return FailedPrecondition("lock " + path + ": held by another process");
@@ -411,7 +413,7 @@ Result<FileLock> FileLock::AcquireWithPid(const std::string& path, std::string* 
     lock = Acquire(path);
   }
   if (!lock.ok()) {
-    *holder = Printable(TrimmedEnd(ReadFile(path).value_or("")));
+    *holder = Printable(TrimmedEnd(ReadOwnFile(path).value_or("")));
     return lock;
   }
   if (ftruncate(lock->fd().get(), 0) != 0) return ErrnoStatus("write " + path, errno);

@@ -84,7 +84,7 @@ Result<std::int64_t> FreeBytes(
     const std::string& path);  // free to an ordinary user on that file system
 
 // Holds an exclusive lock on `path` (made if absent, close-on-exec) until destroyed.
-// FAILED_PRECONDITION at once if another process holds it.
+// FAILED_PRECONDITION at once if another process holds it; DATA_LOSS: what is there is no file.
 class FileLock {
  public:
   static Result<FileLock> Acquire(const std::string& path);

@@ -6,6 +6,7 @@
 
 #include "base/fs.h"
 #include "base/host.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "client/daemons.h"
 #include "client/paths.h"
@@ -85,7 +86,7 @@ Result<Login> LoginStore::Get(const std::string& name) const {
   if (!CanBeFile(name)) return NoSuchLogin(name);
   const std::string path = PathOf(name);
   if (!PathExists(path)) return NoSuchLogin(name);
-  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadOwnFile(path));
   const json j = json::parse(text, nullptr, false);
   Login out;
   if (j.is_object()) {
@@ -134,7 +135,7 @@ Result<std::vector<Login>> LoginStore::List() const {
 Result<std::optional<std::string>> LoginStore::InUse() const {
   const std::string path = JoinPath(dir_, kInUse);
   if (!PathExists(path)) return std::optional<std::string>();
-  GPULAYER_ASSIGN_OR_RETURN(std::string name, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(std::string name, ReadOwnFile(path));
   while (!name.empty() && name.back() == '\n') name.pop_back();
   // Never as if there were none: work would go to another server without a word.
   if (!CanBeFile(name) || !PathExists(PathOf(name))) {

@@ -7,6 +7,8 @@
 
 #include <cerrno>
 
+#include "base/own_file.h"
+
 #if defined(__linux__)
 #include <linux/openat2.h>
 #include <sys/syscall.h>
@@ -106,10 +108,8 @@ FileStamp StampOf(const struct stat& info) {
 }
 
 std::string UnfitKind(const struct stat& info) {
-  if (S_ISFIFO(info.st_mode)) return "a FIFO";
-  if (S_ISSOCK(info.st_mode)) return "a socket";
-  if (S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode)) return "a device";
-  return "";
+  const bool ships = S_ISDIR(info.st_mode) || S_ISLNK(info.st_mode);
+  return ships ? "" : SpecialKind(info.st_mode);
 }
 
 Result<std::vector<Name>> ListNames(int dir, const std::string& shown) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/own_file.h"
 
 namespace gpulayer::tree {
 namespace {
@@ -33,7 +34,7 @@ std::string HashCacheFile(const std::string& cache_dir, const std::string& root)
 }
 
 HashCache LoadHashCache(const std::string& file) {
-  const Result<std::string> read = ReadFile(file);
+  const Result<std::string> read = ReadOwnFile(file, kNoLimit);
   if (!read.ok() || read->size() < kMagic.size() + Hash::kSize || !read->starts_with(kMagic)) {
     return {};
   }

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <git2.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "base/fs.h"
+#include "base/own_file.h"
+#include "base/text.h"
 #include "tree/beneath.h"
 
 namespace gpulayer::tree {
@@ -82,6 +85,59 @@ void ReadIndex(git_repository* repository, const std::string& below, Repository*
   out->tracked = TrackedSet(std::move(files), std::move(submodules));
 }
 
+bool IsFolder(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// What a file of git leads to: "gitdir: PATH" or a path alone, relative to the file's folder.
+std::string LedTo(const std::string& file) {
+  const Result<std::string> text = ReadOwnFile(file);
+  if (!text.ok()) return "";
+  const std::string line = TrimmedEnd(*text);
+  std::string_view path = line;
+  constexpr std::string_view kPrefix = "gitdir:";
+  if (path.starts_with(kPrefix)) path.remove_prefix(kPrefix.size());
+  while (path.starts_with(' ')) path.remove_prefix(1);
+  if (path.empty()) return "";
+  return path[0] == '/' ? std::string(path) : JoinPath(DirName(file), path);
+}
+
+// libgit2 opens these without a look at what they are.
+Status CheckGitFolder(const std::string& git) {
+  for (const char* name : {"HEAD", "config", "config.worktree", "commondir", "gitdir", "index",
+                           "packed-refs", "info/exclude"}) {
+    const std::string path = JoinPath(git, name);
+    struct stat info = {};
+    if (stat(path.c_str(), &info) != 0 || S_ISREG(info.st_mode)) continue;
+    return FailedPrecondition(std::string("git's ") + name + " is " + SpecialKind(info.st_mode) +
+                              ": the repository is not looked at, ignore files hold all the same");
+  }
+  return OkStatus();
+}
+
+// Of the repositories that a search from this folder could open, up to the one that it ends at.
+Status CheckFiles(const std::string& folder, Search search) {
+  for (std::string at = folder;; at = DirName(at)) {
+    const std::string dot_git = JoinPath(at, ".git");
+    std::vector<std::string> git;
+    if (IsFolder(dot_git)) {
+      git.push_back(dot_git);
+    } else if (PathExists(dot_git)) {
+      git.push_back(LedTo(dot_git));  // of a submodule or another working tree
+    }
+    if (IsFolder(JoinPath(at, "objects"))) git.push_back(at);  // a bare one
+    for (std::size_t i = 0; i < git.size(); ++i) {
+      if (git[i].empty() || !IsFolder(git[i])) continue;
+      GPULAYER_RETURN_IF_ERROR(CheckGitFolder(git[i]));
+      const std::string common = JoinPath(git[i], "commondir");
+      if (git.size() < 4 && PathExists(common)) git.push_back(LedTo(common));
+    }
+    const bool ends = !git.empty() && PathExists(JoinPath(git[0], "HEAD"));
+    if (ends || search == Search::kOnlyAt || at == "/" || at == ".") return OkStatus();
+  }
+}
+
 }  // namespace
 
 GitLibrary::GitLibrary() {
@@ -113,14 +169,17 @@ bool TrackedSet::IsSubmodule(std::string_view path) const {
   return std::binary_search(submodules_.begin(), submodules_.end(), path);
 }
 
-std::optional<Repository> FindRepository(const std::string& folder, Search search) {
+Result<std::optional<Repository>> FindRepository(const std::string& folder, Search search) {
+  GPULAYER_RETURN_IF_ERROR(CheckFiles(folder, search));
   const GitLibrary library;
   git_repository* raw = nullptr;
   const unsigned flags = search == Search::kOnlyAt ? GIT_REPOSITORY_OPEN_NO_SEARCH : 0;
-  if (git_repository_open_ext(&raw, folder.c_str(), flags, nullptr) != 0) return std::nullopt;
+  if (git_repository_open_ext(&raw, folder.c_str(), flags, nullptr) != 0) {
+    return std::optional<Repository>();
+  }
   const RepositoryPtr repository(raw);
   const char* workdir = git_repository_workdir(raw);
-  if (workdir == nullptr) return std::nullopt;  // a bare one
+  if (workdir == nullptr) return std::optional<Repository>();  // a bare one
   Repository out;
   out.root = WithoutSlash(workdir);
   if (char* real = realpath(out.root.c_str(), nullptr); real != nullptr) {
@@ -130,7 +189,7 @@ std::optional<Repository> FindRepository(const std::string& folder, Search searc
   const bool at_root = folder == out.root;
   const std::string with_slash = out.root == "/" ? "/" : out.root + "/";
   if (!at_root && (search == Search::kOnlyAt || !folder.starts_with(with_slash))) {
-    return std::nullopt;
+    return std::optional<Repository>();
   }
   git_config* raw_config = nullptr;
   IgnoreError(git_repository_config_snapshot(&raw_config, raw) == 0 ? OkStatus() : Internal(""),
@@ -144,7 +203,7 @@ std::optional<Repository> FindRepository(const std::string& folder, Search searc
   out.global_ignore = GlobalIgnoreOf(raw_config, out.root);
   out.info_exclude = ReadAbsolute(JoinPath(git_repository_commondir(raw), "info/exclude"));
   ReadIndex(raw, at_root ? "" : folder.substr(with_slash.size()), &out);
-  return out;
+  return std::optional(std::move(out));
 }
 
 std::string GlobalIgnore() {

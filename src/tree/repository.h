@@ -48,9 +48,10 @@ struct Repository {
 };
 
 // The repository whose working tree `folder` (a real path) lies in, or none. `only_at`: only one
-// whose root is `folder`.
+// whose root is `folder`. FAILED_PRECONDITION: one whose own files are no files (a FIFO would never
+// be read to its end): not opened.
 enum class Search { kUpwards, kOnlyAt };
-std::optional<Repository> FindRepository(const std::string& folder, Search search);
+Result<std::optional<Repository>> FindRepository(const std::string& folder, Search search);
 
 // Content of the user's global ignore file for a folder that is in no repository.
 std::string GlobalIgnore();

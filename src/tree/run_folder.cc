@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "tree/beneath.h"
 #include "tree/hash_one.h"
@@ -33,7 +34,7 @@ struct Marker {
 };
 
 std::optional<Marker> ReadMarker(const std::string& folder) {
-  const Result<std::string> text = ReadFile(JoinPath(folder, kRunMarker));
+  const Result<std::string> text = ReadOwnFile(JoinPath(folder, kRunMarker));
   if (!text.ok()) return std::nullopt;
   const nlohmann::json json = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;

@@ -19,8 +19,10 @@ namespace gpulayer::tree {
 namespace {
 
 // The rules that hold in `root` and stand above it.
-void AddRulesFromAbove(const std::string& root, std::optional<Repository> repository,
-                       WalkPlan* plan, std::vector<Warning>* warnings) {
+void AddRulesFromAbove(const std::string& root, WalkPlan* plan, std::vector<Warning>* warnings) {
+  Result<std::optional<Repository>> found = FindRepository(root, Search::kUpwards);
+  if (!found.ok()) warnings->push_back({".", found.status().message()});
+  std::optional<Repository> repository = found.ok() ? *std::move(found) : std::nullopt;
   IgnoreRules& ignore = plan->ignore;
   const auto add = [&ignore](std::string dir, std::string content) {
     if (!content.empty()) ignore.files.push_back({std::move(dir), std::move(content)});
@@ -99,7 +101,7 @@ Result<Listing> Scan(const std::string& root, const ScanOptions& options) {
   const GitLibrary held;
   WalkPlan plan;
   std::vector<Warning> warnings;
-  AddRulesFromAbove(real, FindRepository(real, Search::kUpwards), &plan, &warnings);
+  AddRulesFromAbove(real, &plan, &warnings);
   plan.ignore.overriding = ReadIgnoreFile(dir->get(), ".gpulayerignore");
   plan.find_repositories = true;
   plan.limit_bytes = options.limit_bytes;

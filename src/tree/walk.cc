@@ -231,8 +231,11 @@ class Walker {
   void TryRepository(const std::string& path, const std::string& full, Pending* self) {
     // Git walks on into a folder in which it tracks files itself.
     if (!self->submodule && self->domain->tracked.HasUnder(full.substr(self->domain->base))) return;
-    std::optional<Repository> found = FindRepository(JoinPath(shown_, path), Search::kOnlyAt);
-    if (!found.has_value()) return;
+    Result<std::optional<Repository>> looked =
+        FindRepository(JoinPath(shown_, path), Search::kOnlyAt);
+    if (!looked.ok()) Warn(path, looked.status().message());
+    if (!looked.ok() || !looked->has_value()) return;
+    std::optional<Repository> found = *std::move(looked);
     if (!found->problem.empty()) Warn(path, found->problem);
     auto domain = std::make_shared<Domain>();
     domain->base = full.size() + 1;

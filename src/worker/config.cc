@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include "base/fs.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "model/names.h"
 #include "model/variables.h"
@@ -107,7 +108,7 @@ Result<WorkerFile> ParseWorkerFile(std::string_view text, const std::string& pat
 }
 
 Result<WorkerFile> ReadWorkerFile(const std::string& path) {
-  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadOwnFile(path));
   return ParseWorkerFile(text, path);
 }
 

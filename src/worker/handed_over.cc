@@ -6,6 +6,7 @@
 
 #include "base/fault_point.h"
 #include "base/fs.h"
+#include "base/own_file.h"
 #include "tree/beneath.h"
 #include "wire/tree.h"
 
@@ -13,7 +14,7 @@ namespace gpulayer::worker {
 
 Status HandedOver::Load() {
   if (!PathExists(file_)) return OkStatus();
-  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file_));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadOwnFile(file_, kNoLimit));
   GPULAYER_ASSIGN_OR_RETURN(Tree tree, wire::ParseTree(bytes));
   MutexLock lock(mutex_);
   for (TreeEntry& entry : tree.entries) files_[entry.path] = std::move(entry);

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/own_file.h"
 #include "base/random.h"
 #include "base/text.h"
 
@@ -31,7 +32,7 @@ Result<WorkerId> LoadIdentity(const std::string& data_dir) {
     GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(path, out.dump(2) + "\n"));
     return WorkerId(id);
   }
-  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadOwnFile(path));
   const nlohmann::json in = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (in.is_object()) {
     const auto id = in.find("worker_id");

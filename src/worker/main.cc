@@ -20,6 +20,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "wire/version.h"
 #include "worker/config.h"
@@ -161,10 +162,10 @@ Result<WorkerOptions> Options(const Flags& flags, const std::string& data_dir) {
   for (const auto& [key, value] : flags.labels) options.labels[key] = value;
   options.env = file.env;
   if (!flags.ca_file.empty()) {
-    GPULAYER_ASSIGN_OR_RETURN(options.ca_pem, ReadFile(flags.ca_file));
+    GPULAYER_ASSIGN_OR_RETURN(options.ca_pem, ReadOwnFile(flags.ca_file));
   }
   if (!flags.credential_file.empty()) {
-    GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(flags.credential_file));
+    GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadOwnFile(flags.credential_file));
     options.credential = TrimmedEnd(text);
   }
   return options;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -32,6 +33,12 @@ TEST(LockHolderTest, IsWhoHoldsItNow) {
     EXPECT_EQ(LockHolder(path), getpid());
   }
   EXPECT_EQ(LockHolder(path), std::nullopt);  // what is written there is of one that is gone
+}
+
+TEST(LockHolderTest, NobodyHoldsWhatIsNoFile) {
+  const testing::TempDir dir;
+  ASSERT_EQ(mkfifo((dir / "lock").c_str(), 0600), 0);
+  EXPECT_EQ(LockHolder(dir / "lock"), std::nullopt);
 }
 
 // In a thread of a daemon whose log is `path`; empty: standard error.

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/mount.h>
@@ -12,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/own_file.h"
 #include "support/temp_dir.h"
 
 namespace gpulayer {
@@ -30,6 +33,37 @@ TEST(FsTest, AtomicWriteReplaces) {
 TEST(FsTest, ErrorsNameThePath) {
   EXPECT_EQ(ReadFile("/nowhere/x").status().code(), StatusCode::kNotFound);
   EXPECT_NE(ReadFile("/nowhere/x").status().message().find("/nowhere/x"), std::string::npos);
+}
+
+TEST(ReadOwnFileTest, WhateverHasItsPlaceItNeitherWaitsNorReadsForEver) {
+  TempDir dir;
+  ASSERT_TRUE(WriteFileAtomic(dir / "file", "text").ok());
+  ASSERT_EQ(symlink("file", (dir / "link").c_str()), 0);
+  EXPECT_EQ(*ReadOwnFile(dir / "link"), "text");
+  EXPECT_EQ(ReadOwnFile(dir / "none").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(ReadOwnFile(dir / "file", 3).status().code(), StatusCode::kResourceExhausted);
+  ASSERT_EQ(mkfifo((dir / "fifo").c_str(), 0600), 0);
+  ASSERT_EQ(mkdir((dir / "folder").c_str(), 0700), 0);
+  ASSERT_EQ(symlink("/dev/zero", (dir / "endless").c_str()), 0);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT((dir / "socket").size(), sizeof(address.sun_path));
+  std::strcpy(address.sun_path, (dir / "socket").c_str());
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  close(fd);
+  const struct {
+    const char* name;
+    const char* kind;
+  } rows[] = {
+      {"fifo", "a FIFO"}, {"folder", "a folder"}, {"endless", "a device"}, {"socket", "a socket"}};
+  for (const auto& row : rows) {
+    const Status status = ReadOwnFile(dir / row.name).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << row.name;
+    EXPECT_EQ(status.message(),
+              dir / row.name + ": " + row.kind + " has the place of a file. Move it away.");
+  }
+  EXPECT_EQ(FileLock::Acquire(dir / "fifo").status().code(), StatusCode::kDataLoss);
 }
 
 TEST(FsTest, RemoveTreeTakesReadOnlyFoldersAndLeavesLinkTargets) {

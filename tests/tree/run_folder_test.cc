@@ -104,6 +104,13 @@ TEST_F(RunFolderTest, AnotherJobsFolderIsNeverTaken) {
   EXPECT_EQ(Make(Request(kServer, 8)), "8-012345");
   Put(dir_ / "gpulayer_runs/9/.gpulayer.json", "not json");
   EXPECT_EQ(Make(Request(kServer, 9)), "9-012345");
+  for (const int job : {11, 12}) {  // no file: neither waited for nor read without an end
+    const std::string folder = dir_ / ("gpulayer_runs/" + std::to_string(job));
+    ASSERT_TRUE(MakeDirs(folder, 0755).ok());
+    const std::string marker = folder + "/.gpulayer.json";
+    ASSERT_EQ(job == 11 ? mkfifo(marker.c_str(), 0600) : symlink("/dev/zero", marker.c_str()), 0);
+    EXPECT_EQ(Make(Request(kServer, job)), std::to_string(job) + "-012345");
+  }
   ASSERT_TRUE(MakeDirs(dir_ / "gpulayer_runs/10", 0755).ok());  // empty: nothing to lose
   EXPECT_EQ(Make(Request(kServer, 10)), "10");
   Put(dir_ / "gpulayer_runs/local-x/a");

@@ -21,6 +21,7 @@ namespace gpulayer::tree {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
@@ -232,6 +233,38 @@ TEST_F(ScanTest, SpecialFilesAreNamedAndNeverOpened) {
   EXPECT_THAT(listing.warnings,
               ElementsAre(Warns(".gitignore", "a FIFO"), Warns(".gpulayerignore", "a FIFO"),
                           Warns("fifo", "a FIFO"), Warns("sock", "a socket")));
+}
+
+TEST_F(ScanTest, ARepositoryWhoseFilesAreNoneIsNotOpened) {
+  for (const char* name : {"HEAD", "config", "index", "commondir", "info/exclude"}) {
+    for (const char* repository : {".git", "nested/.git", "."}) {
+      const std::string git = At(repository);
+      for (const char* folder : {"objects", "refs", "info"}) {
+        ASSERT_TRUE(MakeDirs(git + "/" + folder, 0755).ok());
+      }
+      Put(git + "/HEAD", "ref: refs/heads/m\n");
+      Put(At("a"));
+      Put(At("nested/b"));
+      unlink((git + "/" + name).c_str());
+      ASSERT_EQ(mkfifo((git + "/" + name).c_str(), 0600), 0);
+      const Listing listing = ScanOk();
+      const bool nested = git.find("nested") != std::string::npos;
+      EXPECT_THAT(listing.warnings, Contains(Warns(nested ? "nested" : ".", "is a FIFO")))
+          << name << " " << repository;
+      EXPECT_THAT(PathsOf(listing), Contains("a"));
+      EXPECT_THAT(PathsOf(listing), Contains("nested/b"));
+      ASSERT_TRUE(RemoveTree(root_).ok());
+      ASSERT_TRUE(MakeDirs(root_, 0755).ok());
+    }
+  }
+  // As of a submodule: a file that leads there.
+  ASSERT_TRUE(MakeDirs(dir_ / "elsewhere/objects", 0755).ok());
+  ASSERT_TRUE(MakeDirs(dir_ / "elsewhere/refs", 0755).ok());
+  Put(dir_ / "elsewhere/HEAD", "ref: refs/heads/m\n");
+  ASSERT_EQ(mkfifo((dir_ / "elsewhere/config").c_str(), 0600), 0);
+  Put(At(".git"), "gitdir: ../elsewhere\n");
+  Put(At("a"));
+  EXPECT_THAT(ScanOk().warnings, ElementsAre(Warns(".", "git's config is a FIFO")));
 }
 
 TEST_F(ScanTest, NamesAreBytes) {

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/hash.h"
+#include "base/own_file.h"
 #include "base/random.h"
 #include "model/token.h"
 
@@ -144,8 +145,8 @@ struct Pair {
 Result<Pair> Load(const std::string& cert_path, const std::string& key_path) {
   Pair pair;
   if (!PathExists(cert_path)) return pair;
-  GPULAYER_ASSIGN_OR_RETURN(const std::string cert_pem, ReadFile(cert_path));
-  Result<std::string> key_pem = ReadFile(key_path);
+  GPULAYER_ASSIGN_OR_RETURN(const std::string cert_pem, ReadOwnFile(cert_path));
+  Result<std::string> key_pem = ReadOwnFile(key_path);
   if (!key_pem.ok() && key_pem.status().code() != StatusCode::kNotFound) return key_pem.status();
   if (key_pem.ok()) pair.key = ParseKey(*key_pem);
   pair.cert = ParseCert(cert_pem);

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/fs.h"
+#include "base/own_file.h"
 #include "base/text.h"
 
 namespace gpulayer {
@@ -156,17 +157,20 @@ Status AttemptStore::WriteSpec(const AttemptId& id, const AttemptSpec& spec) con
 }
 
 Result<AttemptSpec> AttemptStore::ReadSpec(const AttemptId& id) const {
-  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(JoinPath(PathOf(id), kSpecFile)));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes,
+                            ReadOwnFile(JoinPath(PathOf(id), kSpecFile), kNoLimit));
   return DecodeSpec(bytes);
 }
 
 Result<AttemptStarted> AttemptStore::ReadStarted(const AttemptId& id) const {
-  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(JoinPath(PathOf(id), kStartedFile)));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes,
+                            ReadOwnFile(JoinPath(PathOf(id), kStartedFile), kNoLimit));
   return DecodeStarted(bytes);
 }
 
 Result<AttemptStatus> AttemptStore::ReadStatus(const AttemptId& id) const {
-  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(JoinPath(PathOf(id), kStatusFile)));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes,
+                            ReadOwnFile(JoinPath(PathOf(id), kStatusFile), kNoLimit));
   return DecodeStatus(bytes, id.value());
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/fs.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "worker/probe/probe.h"
 

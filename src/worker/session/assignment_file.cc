@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/fs.h"
+#include "base/own_file.h"
 #include "gpulayer/v1/workers.pb.h"
 #include "wire/convert.h"
 
@@ -19,7 +20,7 @@ Status WriteAssignment(const std::string& attempt_dir, const Assignment& assignm
 
 Result<Assignment> ReadAssignment(const std::string& attempt_dir) {
   const std::string path = JoinPath(attempt_dir, kAssignmentFile);
-  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes, ReadOwnFile(path, kNoLimit));
   v1::Assign in;
   if (!in.ParseFromString(bytes)) return DataLoss(path + ": damaged");
   GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(in.key()));
