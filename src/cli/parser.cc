@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <iostream>
 #include <list>
 #include <sstream>
@@ -142,7 +144,13 @@ void Verb::Text(const std::string& name, const std::string& type, Convert conver
 template <typename T>
 void Verb::Number(const std::string& name, const std::string& type, T* value,
                   const std::string& help) {
-  state_->app->add_option(name, *value, help)->type_name(type);
+  // The library takes what is beyond 64 bits for the largest number there is.
+  const auto fits = [](const std::string& text) {
+    errno = 0;
+    const bool over = std::strtoll(text.c_str(), nullptr, 10) > 0 && errno == ERANGE;
+    return over ? Printable(text) + " is too large. Write a number like 4" : std::string();
+  };
+  state_->app->add_option(name, *value, help)->check(fits, "")->type_name(type);
 }
 template void Verb::Number(const std::string&, const std::string&, std::int32_t*,
                            const std::string&);

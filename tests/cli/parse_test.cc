@@ -143,6 +143,8 @@ TEST(ParseTest, WhatIsWrongIsSaidWithWhatIsRight) {
        "--slots: \"two\" is no whole number. Write one like 4. See"},
       {{"submit", "--slots", "4294967297", "--", "true"},
        "--slots: 4294967297 is too large. Write a number like 4"},
+      {{"job", "logs", "7", "--tail", "99999999999999999999"},
+       "--tail: 99999999999999999999 is too large. Write a number like 4"},
       {{"submit", "--slots", "1.5", "--", "true"}, "\"1.5\" is no whole number"},
       {{"submit", "--detach=x", "--", "true"}, "--detach takes no value"},
       {{"submit", "--name", "a", "--name", "b", "--", "true"}, "--name is there more than once"},

@@ -126,7 +126,7 @@ class AdminService final : public pb::Admin::CallbackService {
                     if (request->has_expires_in_ms()) {
                       constexpr std::int64_t kMost = std::int64_t{100} * 365 * 24 * 3'600'000;
                       if (request->expires_in_ms() <= 0)
-                        return InvalidArgument("token: --expires must be more than 0");
+                        return InvalidArgument("token: its life must be more than 0");
                       life = std::chrono::milliseconds(std::min(request->expires_in_ms(), kMost));
                     }
                     GPULAYER_ASSIGN_OR_RETURN(const security::TokenAuthority::Made made,

@@ -77,7 +77,7 @@ Result<TokenAuthority::Made> TokenAuthority::Create(Role role, UserName user,
                                                     std::optional<Duration> life) {
   if (user.value().empty()) return InvalidArgument("token: a user is needed. Add --user NAME.");
   if (life && *life <= Duration::zero())
-    return InvalidArgument("token: --expires must be more than 0");
+    return InvalidArgument("token: its life must be more than 0");
   TokenRecord record;
   record.role = role;
   record.user = std::move(user);
