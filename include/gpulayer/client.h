@@ -111,6 +111,8 @@ struct CancelOptions {
 struct CancelSummary {
   std::int64_t cancelled = 0;      // tasks
   std::int64_t already_ended = 0;  // tasks
+  // Tasks whose program was over while their outputs are on their way: they end as it did.
+  std::int64_t finishing = 0;
 };
 
 struct DownloadOptions {

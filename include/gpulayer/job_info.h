@@ -199,6 +199,8 @@ struct WorkerInfo {
   std::string version;
   Time first_seen{};
   Time last_seen{};
+  // Why the server gives it no work until it connects again; empty: it does.
+  std::string held;
 };
 
 struct ServerInfo {

@@ -40,11 +40,15 @@ int RunWorkerList(const WorkerArgs& args) {
     const std::vector<std::string> names = WorkerNames(workers);
     for (std::size_t i = 0; i < workers.size(); ++i) {
       const WorkerInfo& w = workers[i];
-      table.Add({names[i], ToString(w.state), Used(w.slots_used, w.resources.slots),
+      table.Add({names[i], w.held.empty() ? ToString(w.state) : "given no work",
+                 Used(w.slots_used, w.resources.slots),
                  FormatSize(w.memory_used_bytes) + "/" + FormatSize(w.resources.memory_bytes),
                  std::to_string(w.resources.devices.size()), w.zone, std::to_string(w.running)});
     }
     PrintOut(table.ToText());
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      if (!workers[i].held.empty()) PrintNote(names[i] + " is given no work: " + workers[i].held);
+    }
     return 0;
   });
 }
@@ -71,6 +75,7 @@ int RunWorkerShow(const WorkerArgs& args) {
     PrintOut(Fields({{"worker", found->name},
                      {"id", found->id},
                      {"state", ToString(found->state)},
+                     {"given no work", found->held},
                      {"zone", found->zone},
                      {"region", found->region},
                      {"labels", LabelText(found->labels)},

@@ -202,6 +202,11 @@ int RunJobCancel(const CancelArgs& args) {
     if (done.already_ended > 0) {
       text += ", " + std::to_string(done.already_ended) + " already over";
     }
+    if (done.finishing > 0) {
+      text += ", " + std::to_string(done.finishing) +
+              (done.finishing == 1 ? " finishing: its program is over, its outputs travel"
+                                   : " finishing: their programs are over, their outputs travel");
+    }
     PrintOut(text + "\n");
     return 0;
   });

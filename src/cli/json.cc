@@ -178,7 +178,8 @@ Json WorkerOf(const WorkerInfo& w) {
               {"running", w.running},
               {"version", Bytes(w.version)},
               {"first_seen_at", FormatTime(w.first_seen)},
-              {"last_seen_at", FormatTime(w.last_seen)}};
+              {"last_seen_at", FormatTime(w.last_seen)},
+              {"held", w.held.empty() ? Json(nullptr) : Bytes(w.held)}};
 }
 
 Json TargetOf(const TargetInfo& t) {
@@ -314,7 +315,9 @@ std::string SourceJson(const SourceListing& listing) {
 }
 
 std::string CancelJson(const CancelSummary& summary) {
-  return Text(Json{{"cancelled", summary.cancelled}, {"already_ended", summary.already_ended}});
+  return Text(Json{{"cancelled", summary.cancelled},
+                   {"already_ended", summary.already_ended},
+                   {"finishing", summary.finishing}});
 }
 
 std::string UpJson(const UpReport& r) {

@@ -127,7 +127,7 @@ Result<CancelSummary> Client::Cancel(const std::vector<TaskSelector>& tasks,
   request.set_now(options.now);
   v1::CancelReply reply;
   GPULAYER_RETURN_IF_ERROR(impl_->Call(Method::kCancel, request, &reply));
-  return CancelSummary{reply.cancelled(), reply.already_ended()};
+  return CancelSummary{reply.cancelled(), reply.already_ended(), reply.finishing()};
 }
 
 Result<Explanation> Client::Explain(std::int64_t job) {

@@ -316,6 +316,7 @@ api::WorkerInfo ToInfo(const v1::ListWorkersReply::Worker& in) {
   out.version = in.version();
   out.first_seen = ToTime(in.first_seen_us());
   out.last_seen = ToTime(in.last_seen_us());
+  out.held = in.held();
   return out;
 }
 

@@ -72,6 +72,7 @@ void ToProto(const WorkerView& in, pb::ListWorkersReply::Worker* out) {
   out->set_version(profile.version);
   out->set_first_seen_us(ToMicros(in.record.first_seen));
   out->set_last_seen_us(ToMicros(in.record.last_seen));
+  out->set_held(in.quarantine);
 }
 
 }  // namespace gpulayer::wire

@@ -105,7 +105,9 @@ TEST_F(JsonTest, Workers) {
   w.version = "0.1.0";
   w.first_seen = At(0);
   w.last_seen = At(1);
-  Check("workers.json", WorkerListJson({w}));
+  WorkerInfo held = w;
+  held.held = "starts of 3 jobs failed in a row";
+  Check("workers.json", WorkerListJson({w, held}));
 }
 
 TEST_F(JsonTest, Tokens) {
@@ -125,8 +127,8 @@ TEST_F(JsonTest, Small) {
   offered.name = "box";
   offered.labels = {{"disk", "ssd"}};
   offered.resources = {4, 5, {}};
-  Check("small.json", VersionJson("0.1.0") + NewTokenJson({"gl1.x", "3f9c"}) + CancelJson({2, 1}) +
-                          ResourcesJson(offered) +
+  Check("small.json", VersionJson("0.1.0") + NewTokenJson({"gl1.x", "3f9c"}) +
+                          CancelJson({2, 1, 3}) + ResourcesJson(offered) +
                           TargetListJson({{"box", "box:7461", "ann", "client", "u", true}}));
   Check("verbs.json", DownJson({{"server", "worker"}, "", 2, 1, "/d"}) +
                           JoinJson({"box", "mac:7461", std::string(32, 'b'), true, false}) +

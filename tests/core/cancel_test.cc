@@ -83,7 +83,9 @@ TEST(CancelTest, OutputsOnTheirWayAreNotStopped) {
   b.Connect("w1");
   const JobId job = b.Submit({});
   b.Finishing(job);
-  EXPECT_EQ(std::get<CancelReply>(b.Cancel(job)).already_ended, 1);
+  const CancelReply reply = std::get<CancelReply>(b.Cancel(job));
+  EXPECT_EQ(reply.finishing, 1);
+  EXPECT_EQ(reply.already_ended + reply.cancelled, 0);
   b.Ended(job);
   EXPECT_EQ(b.State(job), TaskState::kSucceeded);
 }
@@ -94,7 +96,7 @@ TEST(CancelRegression, CancelWhileFinishingIsNotRunAgainWhenTheMachineIsLost) {
   const JobId job = b.Submit({});
   b.Running(job);
   b.Finishing(job);
-  EXPECT_EQ(std::get<CancelReply>(b.Cancel(job)).already_ended, 1);
+  EXPECT_EQ(std::get<CancelReply>(b.Cancel(job)).finishing, 1);
   EXPECT_TRUE(All<SendStop>(b.last).empty());
   b.Connect("w1");  // has lost it, outputs and all
   EXPECT_EQ(b.State(job), TaskState::kCancelled);
@@ -150,6 +152,25 @@ TEST(CancelTest, ByRequest) {
   EXPECT_EQ(std::get<CancelReply>(b.Reply(cancel)).cancelled, 1);
   EXPECT_EQ(b.store.jobs[job].state, TaskState::kCancelled);
   EXPECT_EQ(std::get<CancelReply>(b.Reply(cancel)).already_ended, 1);
+}
+
+TEST(CancelTest, WhatIsNamedTwiceCountsOnce) {
+  Bench b;
+  b.Connect("w1", {1, 1 << 30, {}});
+  const JobId job = b.Submit(SpecBuilder().Tasks(3));
+  b.Running(job, 0);
+  const auto cancel = [&](const std::vector<int>& tasks) {
+    core::CancelTasks e{core::ReplyTag(1), {UserName("ann"), false}, {}, {}, false};
+    for (const int task : tasks) {
+      e.tasks.push_back({job, task < 0 ? std::nullopt : std::optional(TaskIndex(task))});
+    }
+    return b.Reply(e);
+  };
+  EXPECT_EQ(std::get<CancelReply>(cancel({0, 0, 1, 0})).cancelled, 2);
+  const CancelReply all = std::get<CancelReply>(cancel({0, -1, 2, -1}));
+  EXPECT_EQ(all.cancelled, 2);  // 0, whose stop is ordered, and 2
+  EXPECT_EQ(all.already_ended, 0);
+  EXPECT_EQ(CodeOf(cancel({-1, 7})), StatusCode::kNotFound);
 }
 
 }  // namespace

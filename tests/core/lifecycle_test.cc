@@ -278,7 +278,65 @@ TEST(LifecycleTest, BrokenWorkerDoesNotEatTheQueue) {  // F19
   }
   EXPECT_EQ(b.store.jobs[job].state, TaskState::kSucceeded);
   EXPECT_LE(bad_starts, 5);
-  EXPECT_EQ(b.View("bad").quarantine, "5 starts failed in a row, the last one: no device");
+  EXPECT_EQ(b.View("bad").quarantine, "");  // of one job: it may be to blame
+}
+
+TEST(LifecycleTest, ThreeJobsThatCannotStartTakeAWorkerOut) {  // F19
+  Bench b;
+  b.Connect("bad");
+  for (int i = 1; i <= 3; ++i) {
+    const JobId job = b.Submit({});
+    b.Ended(job, 0, Because(CauseKind::kSpawnFailed, "no device"), false);
+    b.Pass(1s, {b.session("bad")});
+    if (b.State(job) == TaskState::kPreparing) {  // once more
+      b.Ended(job, 0, Because(CauseKind::kSpawnFailed, "no device"), false);
+    }
+    EXPECT_EQ(b.View("bad").quarantine,
+              i < 3 ? "" : "starts of 3 jobs failed in a row, the last one: no device");
+  }
+  b.Pass(60s, {b.session("bad")});
+  EXPECT_EQ(b.State(b.Submit({})), TaskState::kQueued);
+  b.Connect("bad");  // mended
+  EXPECT_EQ(b.View("bad").quarantine, "");
+}
+
+TEST(LifecycleTest, AStartBetweenMeansThatTheWorkerIsSound) {
+  Bench b;
+  b.Connect("w1");
+  for (int i = 0; i < 4; ++i) {
+    b.Ended(b.Submit({}), 0, Because(CauseKind::kSpawnFailed, "odd job"), false);
+    const JobId good = b.Submit({});
+    b.Running(good);
+    b.Ended(good);
+  }
+  EXPECT_EQ(b.View("w1").quarantine, "");
+}
+
+// One job whose starts fail neither ends the worker for others nor spins there.
+TEST(LifecycleTest, AnArrayThatCannotStartRestsAndOthersPass) {
+  Bench b;
+  const SessionId w1 = b.Connect("w1", {2, 1 << 30, {}});
+  const JobId odd = b.Submit(SpecBuilder().Tasks(1000));
+  int starts = 0;
+  for (int second = 0; second < 60; ++second) {
+    for (bool any = true; any;) {
+      any = false;
+      for (int i = 0; i < 20; ++i) {
+        if (b.State(odd, i) != TaskState::kPreparing) continue;
+        b.Ended(odd, i, Because(CauseKind::kSpawnFailed, "odd job"), false);
+        any = true;
+        ++starts;
+      }
+    }
+    const JobId other = b.Submit({});
+    EXPECT_EQ(b.State(other), TaskState::kPreparing) << second;
+    b.Cancel(other);
+    b.Ended(other, 0, Because(CauseKind::kCancelled), false);
+    b.Pass(1s, {w1});
+  }
+  EXPECT_LE(starts, 2 * 6);  // two slots; after 0, 1, 3, 7, 15 and 31 seconds
+  EXPECT_GE(starts, 6);
+  EXPECT_EQ(b.View("w1").quarantine, "");
 }
 
 }  // namespace

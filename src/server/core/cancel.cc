@@ -1,3 +1,5 @@
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,6 +38,22 @@ Status CheckSelector(const State& state, const Caller& caller, CancelTasks::Sele
   return OkStatus();
 }
 
+// What is named twice, or by its job too, counts once.
+void DropRepeated(std::vector<CancelTasks::Selector>* selectors) {
+  std::set<std::pair<JobId, std::optional<TaskIndex>>> seen;
+  std::vector<CancelTasks::Selector> kept;
+  for (const CancelTasks::Selector& selector : *selectors) {
+    if (!selector.task && seen.emplace(selector.job, std::nullopt).second) kept.push_back(selector);
+  }
+  for (const CancelTasks::Selector& selector : *selectors) {
+    if (selector.task && !seen.contains({selector.job, std::nullopt}) &&
+        seen.emplace(selector.job, selector.task).second) {
+      kept.push_back(selector);
+    }
+  }
+  *selectors = std::move(kept);
+}
+
 // A task that has never left `queued`.
 void EndUnstarted(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome) {
   Task& task = job.tasks[index];
@@ -62,7 +80,7 @@ std::int64_t CancelUnstarted(Turn& turn, Job& job, const Outcome& outcome) {
   return queued.size();
 }
 
-enum class Stopped { kOrdered, kAlreadyOver };
+enum class Stopped { kOrdered, kFinishing };
 
 Stopped OrderStop(Turn& turn, const Job& job, Task& task, const Cause& cause, bool at_once) {
   AttemptRecord& attempt = *task.attempt;
@@ -76,7 +94,7 @@ Stopped OrderStop(Turn& turn, const Job& job, Task& task, const Cause& cause, bo
   }
   // There is nothing to stop, but it is kept in mind: if the outputs are lost with their machine,
   // what a user has cancelled does not run again.
-  if (over) return Stopped::kAlreadyOver;
+  if (over) return Stopped::kFinishing;
   task.stop_now = at_once;
   const Worker& worker = turn.state.workers.at(attempt.worker);
   if (worker.session.value() != 0) {
@@ -101,7 +119,7 @@ void CancelOne(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome, bo
     ++reply.cancelled;
   } else {
     const Stopped stopped = OrderStop(turn, job, it->second, outcome.cause, at_once);
-    ++(stopped == Stopped::kOrdered ? reply.cancelled : reply.already_ended);
+    ++(stopped == Stopped::kOrdered ? reply.cancelled : reply.finishing);
   }
 }
 
@@ -138,6 +156,7 @@ void OnCancel(Turn& turn, const CancelTasks& event) {
       return turn.Answer(event.tag, std::move(status));
     }
   }
+  DropRepeated(&selectors);
 
   Outcome outcome;
   outcome.cause = {CauseKind::kCancelled, "cancelled by " + event.caller.user.value()};

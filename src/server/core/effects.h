@@ -75,6 +75,7 @@ struct SubmitReply {
 struct CancelReply {
   std::int64_t cancelled = 0;
   std::int64_t already_ended = 0;
+  std::int64_t finishing = 0;  // the program is over, its outputs are on their way
 };
 using ReplyBody = std::variant<Status, SubmitReply, CancelReply>;
 struct Reply {

@@ -63,7 +63,8 @@ std::vector<std::string> InUse(const State& state, const Worker& worker, const R
   return lacks;
 }
 
-WorkerReason ReasonOf(const State& state, const Job& job, const Task* task, const Worker& worker) {
+WorkerReason ReasonOf(const State& state, const Job& job, const Task* task, const Worker& worker,
+                      TimePoint now) {
   const Requirements& need = job.record.spec->requirements;
   const WorkerProfile& profile = worker.record.profile;
   WorkerReason reason;
@@ -77,6 +78,9 @@ WorkerReason ReasonOf(const State& state, const Job& job, const Task* task, cons
   } else if (task != nullptr && task->failed_on.contains(profile.id)) {
     reason.kind = WorkerReason::Kind::kHeld;
     reason.lacks.push_back("could not start this task before; it is tried again later");
+  } else if (job.RestsOn(profile.id, now)) {
+    reason.kind = WorkerReason::Kind::kHeld;
+    reason.lacks.push_back("could not start another task of this job; it is tried again later");
   } else if (worker.state == WorkerState::kOffline) {
     reason.lacks.push_back("offline");
   } else if (worker.state == WorkerState::kSuspect) {
@@ -144,7 +148,7 @@ Explanation ExplainJob(const State& state, const Job& job, Instant now) {
   const auto task = job.tasks.find(job.At(first));
   for (const auto& [id, worker] : state.workers) {
     out.workers.push_back(
-        ReasonOf(state, job, task == job.tasks.end() ? nullptr : &task->second, worker));
+        ReasonOf(state, job, task == job.tasks.end() ? nullptr : &task->second, worker, now.mono));
   }
   out.summary = Summary(out, now);
   if (job.AtItsLimit()) {

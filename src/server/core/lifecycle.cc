@@ -119,8 +119,8 @@ void MarkRunning(Turn& turn, Job& job, Task& task, WallTime at) {
   task.failed_names.clear();
   task.failed_starts = 0;
   Worker& worker = turn.state.workers.at(attempt.worker);
-  worker.spawn_failures_in_row = 0;
   worker.spawn_failed_jobs.clear();
+  job.rests.erase(attempt.worker);
   turn.Put(attempt);
   Move(turn, job, task, TaskState::kRunning);
 }

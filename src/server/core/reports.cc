@@ -55,13 +55,21 @@ Worker* Speaker(Turn& turn, SessionId session) {
 
 void CountSpawnFailure(Worker& worker, JobId job, const Cause& cause) {
   worker.spawn_failed_jobs.insert(job);
-  ++worker.spawn_failures_in_row;
-  if (worker.spawn_failed_jobs.size() < kSpawnFailedJobs &&
-      worker.spawn_failures_in_row < kSpawnFailuresInRow) {
-    return;
-  }
-  worker.quarantine = std::to_string(worker.spawn_failures_in_row) + " starts failed in a row";
+  if (worker.spawn_failed_jobs.size() < kSpawnFailedJobs) return;
+  worker.quarantine =
+      "starts of " + std::to_string(worker.spawn_failed_jobs.size()) + " jobs failed in a row";
   if (!cause.text.empty()) worker.quarantine += ", the last one: " + cause.text;
+}
+
+Duration DelayAfter(std::int32_t failures) {
+  const Duration delay = kStartDelay * (1 << std::min(failures, 10));
+  return std::min(delay, kMaxStartDelay);
+}
+
+// Or a worker that fails quickly would be given all tasks of an array in turn.
+void LetRest(Rest& rest, TimePoint now) {
+  if (now < rest.until) return;  // of others that were started together with one that failed
+  rest.until = now + DelayAfter(rest.failures++);
 }
 
 // The worker could not start it, which is not the job's fault: another worker is tried, or the same
@@ -70,8 +78,8 @@ void RetryElsewhere(Turn& turn, Job& job, Task& task, Worker& worker, const Outc
   CountSpawnFailure(worker, job.record.id, outcome.cause);
   task.failed_on.insert(worker.record.profile.id);
   task.failed_names.insert(worker.record.profile.name);
-  const Duration delay = kStartDelay * (1 << std::min(task.failed_starts, 10));
-  task.retry_at = turn.now.mono + std::min(delay, kMaxStartDelay);
+  task.retry_at = turn.now.mono + DelayAfter(task.failed_starts);
+  LetRest(job.rests[worker.record.profile.id], turn.now.mono);
   if (++task.failed_starts < kStartTries) return Requeue(turn, job, task);
   const std::vector<std::string> names(task.failed_names.begin(), task.failed_names.end());
   Outcome failed;

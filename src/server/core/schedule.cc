@@ -123,32 +123,52 @@ std::optional<std::int64_t> NextQueued(const Job& job, std::int64_t from) {
   return next;
 }
 
+void WakeAt(State& state, TimePoint at) {
+  state.retry_at = std::min(state.retry_at.value_or(at), at);
+}
+
+// Workers that the job is not tried on now. A pass is due when the first of them may be again.
+std::set<WorkerId> Resting(Turn& turn, const Job& job) {
+  std::set<WorkerId> out;
+  for (const auto& [worker, rest] : job.rests) {
+    if (rest.until <= turn.now.mono) continue;
+    out.insert(worker);
+    WakeAt(turn.state, rest.until);
+  }
+  return out;
+}
+
 // False: the rest of the class cannot start either.
 bool StartTasks(Turn& turn, QueueClass& queue_class, Job& job) {
+  const Requirements& need = job.record.spec->requirements;
+  const std::set<WorkerId> resting = Resting(turn, job);
   std::int64_t from = 0;
   while (const std::optional<std::int64_t> position = NextQueued(job, from)) {
     if (job.AtItsLimit()) return true;
     from = *position + 1;
     const TaskIndex index = job.At(*position);
     const auto task = job.tasks.find(index);
-    std::set<WorkerId>* avoid = task == job.tasks.end() || task->second.failed_on.empty()
-                                    ? nullptr
-                                    : &task->second.failed_on;
-    if (avoid != nullptr &&
-        !AnotherCanRun(turn.state, queue_class, job.record.spec->requirements, *avoid)) {
-      const TimePoint retry_at = task->second.retry_at;
-      if (turn.now.mono < retry_at) {  // later ones may pass it
-        turn.state.retry_at = std::min(turn.state.retry_at.value_or(retry_at), retry_at);
-        continue;
+    std::set<WorkerId> avoid = resting;
+    if (task != job.tasks.end() && !task->second.failed_on.empty()) {
+      std::set<WorkerId>& failed_on = task->second.failed_on;
+      avoid.insert(failed_on.begin(), failed_on.end());
+      if (!AnotherCanRun(turn.state, queue_class, need, avoid)) {
+        const TimePoint retry_at = task->second.retry_at;
+        if (turn.now.mono < retry_at) {  // later ones may pass it
+          WakeAt(turn.state, retry_at);
+          continue;
+        }
+        failed_on.clear();  // from the start: who failed first may have been mended
+        avoid = resting;
       }
-      avoid->clear();  // from the start: who failed first may have been mended
-      avoid = nullptr;
     }
-    std::optional<Place> place = Choose(turn.state, queue_class, job, avoid);
+    std::optional<Place> place = Choose(turn.state, queue_class, job, &avoid);
     if (place) {
       StartAttempt(turn, job, index, *place->worker, std::move(place->allocation));
-    } else if (avoid == nullptr || !Choose(turn.state, queue_class, job, nullptr)) {
+    } else if (avoid.empty() || !Choose(turn.state, queue_class, job, nullptr)) {
       return false;
+    } else if (avoid == resting) {
+      return true;  // none of its tasks can; other jobs may pass
     }
   }
   return true;

@@ -24,13 +24,14 @@ namespace gpulayer::core {
 // A started attempt that dies with its machine is the machine's fault, until it happens this often
 // to one task: then the task kills machines.
 inline constexpr std::int32_t kCrashLimit = 5;
-// A worker is given no more work after failed starts for this many jobs, or this many in a row.
+// A worker is given no more work after failed starts for this many jobs, with none that succeeded
+// between. Of fewer it is not known whether they or the worker are to blame: each rests there.
 inline constexpr std::size_t kSpawnFailedJobs = 3;
-inline constexpr std::int32_t kSpawnFailuresInRow = 5;
 // Starts that fail are the workers' fault, until they are this many of one task in a row: then the
 // task must not go round for ever.
 inline constexpr std::int32_t kStartTries = 10;
-// How long a worker that could not start a task is not tried again with it: doubled each time.
+// How long a worker that could not start a task is not tried again with it, nor with others of its
+// job: doubled each time.
 inline constexpr Duration kStartDelay = std::chrono::seconds(1);
 inline constexpr Duration kMaxStartDelay = std::chrono::seconds(30);
 // The engine ticks every second: a longer silence means that the server itself stood still, and the
@@ -64,6 +65,12 @@ struct Worst {
   Outcome outcome;
 };
 
+// A job is not tried on a worker that has just failed to start one of its tasks.
+struct Rest {
+  TimePoint until;
+  std::int32_t failures = 0;  // in a row; those of one moment are one
+};
+
 struct Job {
   JobRecord record;
   std::map<TaskIndex, Task> tasks;
@@ -73,7 +80,12 @@ struct Job {
   // Of its tasks that are over, the last end; none: none is. What is not known any more after a
   // restart counts as now.
   std::optional<WallTime> last_end;
+  std::map<WorkerId, Rest> rests;  // until one of its tasks starts there
 
+  bool RestsOn(const WorkerId& worker, TimePoint now) const {
+    const auto it = rests.find(worker);
+    return it != rests.end() && now < it->second.until;
+  }
   bool HasQueued() const { return !record.queued.empty() || !requeued.empty(); }
   std::int64_t PositionOf(TaskIndex task) const { return record.spec->tasks.PositionOf(task); }
   TaskIndex At(std::int64_t position) const { return record.spec->tasks.At(position); }
@@ -101,11 +113,10 @@ struct Worker {
   std::int32_t slots_used = 0;
   std::int64_t memory_used = 0;
   std::set<std::string> devices_used;
-  bool shrunk = false;   // has less than it had when work was given to it
-  bool leaving = false;  // handed work back because it stops; until its next session
-  std::set<JobId> spawn_failed_jobs;
-  std::int32_t spawn_failures_in_row = 0;
-  std::string quarantine;  // why it is given no work
+  bool shrunk = false;                // has less than it had when work was given to it
+  bool leaving = false;               // handed work back because it stops; until its next session
+  std::set<JobId> spawn_failed_jobs;  // since the last start
+  std::string quarantine;             // why it is given no work
 
   bool TakesWork() const {
     return session.value() != 0 && state == WorkerState::kOnline && quarantine.empty() && !leaving;

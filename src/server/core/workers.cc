@@ -89,8 +89,7 @@ void OnConnected(Turn& turn, const WorkerConnected& event) {
   worker.record.epoch = WorkerEpoch(worker.record.epoch.value() + 1);
   worker.session = event.session;
   worker.leaving = false;
-  worker.spawn_failures_in_row = 0;  // somebody may have mended it
-  worker.spawn_failed_jobs.clear();
+  worker.spawn_failed_jobs.clear();  // somebody may have mended it
   worker.quarantine.clear();
   state.sessions[event.session] = event.profile.id;
   SetProfile(turn, worker, event.profile);

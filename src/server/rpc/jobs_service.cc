@@ -305,6 +305,7 @@ class JobsService final : public pb::Jobs::CallbackService {
           if (const auto* done = std::get_if<core::CancelReply>(&body)) {
             reply->set_cancelled(done->cancelled);
             reply->set_already_ended(done->already_ended);
+            reply->set_finishing(done->finishing);
             return responder->Finish(OkStatus());
           }
           responder->Finish(Internal("cancel: the wrong kind of answer"));
