@@ -319,10 +319,7 @@ class Merger {
     std::unordered_set<std::string_view> big;
     std::int64_t to_read = 0;
     for (const ListedEntry& entry : side.entries) {
-      if (entry.path == kReserved) {
-        LeaveOut(entry.path, entry.stamp.size, "this name is kept for the run folder's own record");
-        continue;
-      }
+      if (IsReserved(entry)) continue;
       if (Clashes(entry, side)) continue;
       if (request_.unstable.contains(JoinPath(side.path, entry.path))) {
         LeaveOut(entry.path, entry.stamp.size, "it changes while it is read");
@@ -388,7 +385,20 @@ class Merger {
   }
 
  private:
-  static constexpr const char* kReserved = ".gpulayer.json";
+  static constexpr std::string_view kReserved = ".gpulayer.json";
+
+  // Of a folder of that name one line tells.
+  bool IsReserved(const ListedEntry& entry) {
+    const std::string_view path = entry.path;
+    if (!path.starts_with(kReserved)) return false;
+    const bool below = path.size() > kReserved.size() && path[kReserved.size()] == '/';
+    if (!below && path.size() != kReserved.size()) return false;
+    const bool folder = below || entry.type == EntryType::kFolder;
+    if (folder && std::exchange(reserved_folder_told_, true)) return true;
+    LeaveOut(std::string(kReserved) + (folder ? "/" : ""), folder ? 0 : entry.stamp.size,
+             "this name is kept for the run folder's own record");
+    return true;
+  }
 
   // What came first (the output folder) stays.
   bool Clashes(const ListedEntry& entry, const Side& side) {
@@ -463,6 +473,7 @@ class Merger {
   std::unordered_set<std::string> folders_;  // of entries_
   std::unordered_set<Hash> seen_;
   std::int64_t planned_ = 0;
+  bool reserved_folder_told_ = false;
   Collected out_;
 };
 

@@ -282,6 +282,19 @@ TEST(OutputGlobTest, IsMadeNormal) {
   EXPECT_TRUE(MatchesOutputGlob(".", "sub/model.bin"));
 }
 
+TEST_F(CollectTest, AFolderWithTheNameOfTheRecordIsLeftOut) {
+  LayOut();
+  Put(Out("a"), "out");
+  Put(Out(".gpulayer.json/f"), "x");
+  Put(Out(".gpulayer.json/g"), "y");
+  Put(Work(".gpulayer.json/h"), "z");
+  Put(Work(".gpulayer.jsonl"), "fine");
+  const Collected out = Run();
+  EXPECT_THAT(PathsOf(out.tree), ElementsAre(".gpulayer.jsonl", "a"));
+  ASSERT_EQ(out.result.left_out.size(), 1U);
+  EXPECT_EQ(out.result.left_out[0].path, ".gpulayer.json/");
+}
+
 TEST_F(CollectTest, GlobsNarrowTheWorkFolder) {
   LayOut();
   for (const char* name : {"a.pt", "sub/b.pt", "c.txt", "logs/x", "logs/sub/y", "sub/logs/z"}) {
