@@ -15,6 +15,7 @@
 #include "worker/handed_over.h"
 #include "worker/identity.h"
 #include "worker/job_env.h"
+#include "worker/session/grpc_log.h"
 
 namespace gpulayer::worker {
 namespace {
@@ -25,6 +26,20 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
+
+TEST(LineLimitTest, OneOfAKindAMinute) {
+  using std::chrono::seconds;
+  const TimePoint begin{};
+  LineLimit limit;
+  EXPECT_EQ(limit.Admit({"a.cc", 1}, begin), 0);
+  EXPECT_EQ(limit.Admit({"a.cc", 2}, begin), 0);
+  EXPECT_EQ(limit.Admit({"a.cc", 1}, begin + seconds(1)), std::nullopt);
+  EXPECT_EQ(limit.Admit({"a.cc", 1}, begin + seconds(59)), std::nullopt);
+  EXPECT_EQ(limit.Admit({"a.cc", 1}, begin + seconds(60)), 2);
+  EXPECT_EQ(limit.Admit({"a.cc", 1}, begin + seconds(61)), std::nullopt);
+  EXPECT_EQ(limit.Admit({"a.cc", 1}, begin + seconds(200)), 1);
+  EXPECT_EQ(limit.Admit({"a.cc", 1}, begin + seconds(300)), 0);
+}
 
 TEST(WorkerFileTest, ReadsEverySection) {
   const Result<WorkerFile> file = ParseWorkerFile(R"(
