@@ -1,6 +1,10 @@
 #include "cli/session.h"
 
 #include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "cli/args.h"
 #include "cli/print.h"
@@ -12,6 +16,7 @@ namespace {
 constexpr int kWake = SIGUSR1;  // ends the waiting thread; only ever sent by ourselves
 constexpr auto kOnePress = std::chrono::milliseconds(500);
 constexpr auto kCancelPatience = std::chrono::seconds(3);
+constexpr auto kLeavePatience = std::chrono::seconds(3);
 
 sigset_t OurSignals() {
   sigset_t set;
@@ -85,8 +90,8 @@ int Session::Leave(std::int64_t job) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const std::string name = "job " + std::to_string(job);
   const std::string attach = "`gpulayer job attach " + std::to_string(job) + "`";
-  if (private_) {
-    PrintNote(AfterUs(job, true));
+  if (private_ || too_late_) {
+    PrintNote(AfterUs(job, private_));
   } else if (cancelled_) {
     PrintNote(name + " is being cancelled; see its end with " + attach);
   } else if (cancelling_) {
@@ -98,59 +103,101 @@ int Session::Leave(std::int64_t job) const {
 }
 
 void Session::Run() {
-  const sigset_t set = OurSignals();
   for (;;) {
-    int signal = 0;
-    if (::sigwait(&set, &signal) != 0) continue;
+    const int signal = NextSignal();
     if (signal == kWake) {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (stop_) return;
-    } else if (signal == SIGINT) {
-      OnInterrupt();
-    } else {
-      LeaveBy(signal);
+    } else if (signal != 0) {
+      Take(signal);
     }
+    TakeTimeout();
   }
 }
 
-// Leaving ends the client's calls: the cancel that was asked for is one of them, and comes first.
-void Session::LeaveBy(int signal) {
+// 0: none came before the deadline.
+int Session::NextSignal() const {
+  std::optional<std::chrono::steady_clock::time_point> deadline;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
-    answer_.wait_for(lock, kCancelPatience, [this] { return !cancelling_ || answered_; });
-    left_ = signal;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    deadline = deadline_;
   }
-  leave_.Throw();
+  const sigset_t set = OurSignals();
+  if (!deadline) {
+    int signal = 0;
+    return ::sigwait(&set, &signal) == 0 ? signal : 0;
+  }
+  const auto left = std::max(*deadline - std::chrono::steady_clock::now(),
+                             std::chrono::steady_clock::duration::zero());
+  const auto nanos = std::chrono::ceil<std::chrono::nanoseconds>(left).count();
+  const timespec wait{nanos / 1'000'000'000, nanos % 1'000'000'000};
+  return std::max(0, ::sigtimedwait(&set, nullptr, &wait));
 }
 
-void Session::OnInterrupt() {
+void Session::Take(int signal) {
   std::optional<Client> client;
   std::int64_t job = 0;
   const auto now = std::chrono::steady_clock::now();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (cancelling_ && now - pressed_ < kOnePress) return;
-    if (client_ && !cancelling_) {
+    const bool same_press = now - pressed_ < kOnePress;
+    if (leaving_ != 0) {
+      if (signal == leaving_ && same_press) return;
+      ::_exit(128 + signal);
+    }
+    if (signal == SIGINT && cancelling_ && same_press) return;
+    pressed_ = now;
+    if (signal == SIGINT && client_ && !cancelling_) {
       cancelling_ = true;
-      pressed_ = now;
       client = client_;
       job = job_;
+    } else {
+      leaving_ = signal;
+      // Leaving ends the client's calls: the cancel that was asked for is one of them, and comes
+      // first.
+      deadline_ = now;
+      if (cancelling_ && !answered_) *deadline_ += kCancelPatience;
     }
   }
-  if (!client) return LeaveBy(SIGINT);
+  if (!client) return;
   PrintNote("cancelling job " + std::to_string(job) + " (Ctrl-C again leaves)");
   // Elsewhere: this thread has to hear the second Ctrl-C.
   canceller_ = TryThread([this, client = *client, job] { CancelJob(client, job); });
   if (!canceller_.joinable()) CancelJob(*std::move(client), job);
 }
 
+void Session::TakeTimeout() {
+  std::optional<std::int64_t> stuck;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (leaving_ == 0 || !deadline_ || (now < *deadline_ && !(left_ == 0 && answered_))) return;
+    deadline_.reset();
+    if (left_ != 0) {
+      stuck = job_;
+    } else {
+      left_ = leaving_;
+      // A private server takes its time to end.
+      if (cancelling_ && !private_) deadline_ = now + kLeavePatience;
+    }
+  }
+  if (stuck) ::_exit(Leave(*stuck));
+  leave_.Throw();
+}
+
 void Session::CancelJob(Client client, std::int64_t job) {
   const Result<CancelSummary> done = client.Cancel({{job, std::nullopt}});
-  const std::lock_guard<std::mutex> lock(mutex_);
-  answered_ = true;
-  cancelled_ = done.ok();
-  answer_.notify_all();
-  if (!done.ok() && left_ == 0) PrintError(done.status());
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    answered_ = true;
+    cancelled_ = done.ok();
+    too_late_ = done.ok() && done->cancelled == 0 && done->finishing > 0;
+    if (!done.ok() && left_ == 0) PrintError(done.status());
+    if (too_late_ && left_ == 0) {
+      PrintNote("job " + std::to_string(job) + ": its program is over; its outputs travel");
+    }
+  }
+  ::kill(::getpid(), kWake);  // who leaves has waited for this; that thread may be gone by now
 }
 
 }  // namespace gpulayer::cli

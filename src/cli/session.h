@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -23,11 +22,13 @@ std::string AfterUs(std::int64_t job, bool private_server, const std::string& ag
 // Ctrl-C before there is a job: stops what is being done. With a job that is ours: cancels it; a
 // later one leaves while the cancel stands. Signals within half a second of the first are the same
 // press: `timeout -s INT` signals the process and its group. With a job that is only looked at:
-// leaves. SIGTERM and SIGHUP: leave, the job goes on unless its server is a private one.
+// leaves. SIGTERM and SIGHUP: leave, the job goes on unless its server is a private one. A signal
+// after the one that made us leave ends the process at once, wherever the main thread is.
 //
 // Threads:   made before any other thread of the process, so that all inherit the blocked signals;
 //            methods from the main thread. A thread of its own waits for signals.
-// Blocking:  the destructor waits for a cancel that is on its way; leaving, for at most 3 s.
+// Blocking:  the destructor waits for a cancel that is on its way; leaving, for at most 3 s. Another
+//            3 s after a second Ctrl-C the process ends, whatever its main thread is at.
 class Session {
  public:
   Session();
@@ -52,18 +53,21 @@ class Session {
 
  private:
   void Run();
-  void OnInterrupt();
-  void LeaveBy(int signal);
+  int NextSignal() const;
+  void Take(int signal);
+  void TakeTimeout();
   void CancelJob(Client client, std::int64_t job);
 
   Interrupt leave_;
   mutable std::mutex mutex_;
   int left_ = 0;
+  int leaving_ = 0;  // asked to, perhaps not done yet: left_ is next
   bool cancelling_ = false;
-  std::chrono::steady_clock::time_point pressed_;  // when that began
-  bool answered_ = false;                          // the cancel's call is over
+  std::chrono::steady_clock::time_point pressed_;                  // the last signal that counted
+  std::optional<std::chrono::steady_clock::time_point> deadline_;  // of what is waited for now
+  bool answered_ = false;                                          // the cancel's call is over
   bool cancelled_ = false;
-  std::condition_variable answer_;
+  bool too_late_ = false;  // its program was over
   bool stop_ = false;
   bool private_ = false;  // the job's server ends with us
   std::optional<Client> client_;

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 import json
+import os
+import pathlib
 import re
 import signal
 import time
 import unittest
 
-from programs import PATIENCE, Up
+from programs import PATIENCE, Up, eventually
 
 
 class Signals(Up):
@@ -45,6 +47,26 @@ class Signals(Up):
         assert found, err
         self.assertNotIn(b"not confirmed", err)
         self.gpulayer("job", "wait", found.group(1).decode(), code=130)
+
+    def test_another_signal_ends_it_wherever_it_hangs(self) -> None:
+        fifo = self.home.path / ".gitconfig"
+        os.mkfifo(fifo)  # git's library opens it, and nobody ever writes
+        source = self.home.path / "source"
+        source.mkdir()
+        self.home.env["HOME"] = str(self.home.path)
+        client = self.home.start("submit", "--source", str(source), "--", "true")
+
+        def hears() -> bool:
+            status = pathlib.Path(f"/proc/{client.pid}/status").read_text()
+            found = re.search(r"^SigBlk:\s*([0-9a-f]+)", status, re.MULTILINE)
+            assert found, status
+            return bool(int(found.group(1), 16) & (1 << (signal.SIGTERM - 1)))
+
+        eventually(hears, "its own way with signals")
+        client.send_signal(signal.SIGINT)
+        client.send_signal(signal.SIGTERM)
+        client.communicate(timeout=10)
+        self.assertIn(client.returncode, (130, 143))
 
     def test_sigterm_leaves_the_job_running(self) -> None:
         client = self.home.start("submit", "--", "sh", "-c", "echo started; exec sleep 600")
