@@ -53,6 +53,7 @@ class Signals(Up):
         os.mkfifo(fifo)  # git's library opens it, and nobody ever writes
         source = self.home.path / "source"
         source.mkdir()
+        self.addCleanup(self.home.env.update, HOME=self.home.env.get("HOME", "/"))
         self.home.env["HOME"] = str(self.home.path)
         client = self.home.start("submit", "--source", str(source), "--", "true")
 
