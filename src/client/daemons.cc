@@ -1,6 +1,7 @@
 #include "client/daemons.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 #include "base/daemon.h"
 #include "base/fault_point.h"
+#include "base/own_file.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "client/pages.h"
@@ -69,10 +71,36 @@ bool Gone(const ProcessId& process) {
   return !IsAlive(process);
 }
 
+bool IsOwnPath(const std::string& flag) { return flag == "--ca" || flag == "--credential-file"; }
+
+// What lies in the directory is recorded as seen from there: it may be moved, or copied. All
+// arguments are pairs. Older records name it in full, and the directory itself too.
+std::vector<std::string> Relative(const std::vector<std::string>& args, std::string dir) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i + 1 < args.size(); i += 2) {
+    if (args[i] == "--data-dir") dir = args[i + 1];
+  }
+  for (std::size_t i = 0; i + 1 < args.size(); i += 2) {
+    const std::string& value = args[i + 1];
+    if (args[i] == "--data-dir") continue;
+    const bool inside = IsOwnPath(args[i]) && value.rfind(JoinPath(dir, ""), 0) == 0;
+    out.insert(out.end(), {args[i], inside ? value.substr(JoinPath(dir, "").size()) : value});
+  }
+  return out;
+}
+
+std::vector<std::string> InFull(std::vector<std::string> args, const std::string& dir) {
+  for (std::size_t i = 0; i + 1 < args.size(); i += 2) {
+    std::string& value = args[i + 1];
+    if (IsOwnPath(args[i]) && value.rfind('/', 0) != 0) value = JoinPath(dir, value);
+  }
+  return args;
+}
+
 Result<std::optional<DaemonRecord>> LoadRecord(const std::string& data_dir) {
   const std::string path = JoinPath(data_dir, kRecord);
   if (!PathExists(path)) return std::optional<DaemonRecord>();
-  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadOwnFile(path));
   const json j = json::parse(text, nullptr, false);
   if (!WellFormed(j)) {
     return DataLoss(path +
@@ -83,7 +111,8 @@ Result<std::optional<DaemonRecord>> LoadRecord(const std::string& data_dir) {
   out.listen = j["listen"];
   out.worker = j["worker"];
   out.address = j["address"];
-  out.worker_args = j["worker_args"].get<std::vector<std::string>>();
+  out.worker_args =
+      InFull(Relative(j["worker_args"].get<std::vector<std::string>>(), data_dir), data_dir);
   out.server_process = ToProcess(j["server_process"]);
   out.worker_process = ToProcess(j["worker_process"]);
   return std::optional(out);
@@ -106,6 +135,23 @@ std::string OptionOf(const ProcessId& process, const std::string& option) {
   return found == argv.end() || found + 1 == argv.end() ? "" : Printable(*(found + 1));
 }
 
+// Both lead to the same folder, by whatever names.
+bool SameFolder(const std::string& a, const std::string& b) {
+  struct stat one{};
+  struct stat other{};
+  return ::stat(a.c_str(), &one) == 0 && ::stat(b.c_str(), &other) == 0 &&
+         one.st_ino == other.st_ino && one.st_dev == other.st_dev;
+}
+
+std::string FolderOf(pid_t pid) { return "/proc/" + std::to_string(pid) + "/cwd"; }
+
+// A record that was copied with its directory names the daemons of another one. Ours hold the lock;
+// should somebody have removed the lock's file, they still stand in the folder they were started in.
+void ForgetAnothers(const std::string& data_dir, std::optional<ProcessId>* process) {
+  if (!*process || SameFolder(FolderOf((*process)->pid), data_dir)) return;
+  **process = ProcessId{};  // not stopped by `down`, and not alive
+}
+
 // The record, with the daemons that live.
 Result<std::optional<DaemonRecord>> FindDaemons(const std::string& data_dir) {
   GPULAYER_ASSIGN_OR_RETURN(std::optional<DaemonRecord> record, LoadRecord(data_dir));
@@ -113,10 +159,13 @@ Result<std::optional<DaemonRecord>> FindDaemons(const std::string& data_dir) {
       Holder(JoinPath(data_dir, "server/lock"), "gpulayer-server");
   const std::optional<ProcessId> worker =
       Holder(JoinPath(data_dir, "worker/worker.lock"), "gpulayer-worker");
+  if (record) {
+    ForgetAnothers(data_dir, &record->server_process);
+    ForgetAnothers(data_dir, &record->worker_process);
+  }
   if (!server && !worker) return record;
   if (!record) {  // started by hand
     record.emplace();
-    record->worker_args = {"--data-dir", data_dir};
     if (server) record->listen = OptionOf(*server, "--listen");
     const std::string address = worker ? OptionOf(*worker, "--server") : "";
     if (!server && address.rfind("unix:", 0) != 0) {
@@ -141,9 +190,8 @@ std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
     if (!text.ok()) continue;
     const std::vector<std::string> argv = Split(*text, '\0');
     if (BaseName(argv[0]) != "gpulayer-exec") continue;
-    for (std::size_t i = 1; i + 1 < argv.size(); ++i) {
-      if (argv[i] == "--data-dir" && argv[i + 1] == worker_dir) out.push_back(std::stoi(name));
-    }
+    const pid_t pid = std::stoi(name);
+    if (SameFolder(FolderOf(pid), worker_dir)) out.push_back(pid);
   }
   return out;
 }
@@ -202,7 +250,7 @@ Status DaemonDir::Save(const DaemonRecord& record) const {
                   {"listen", record.listen},
                   {"worker", record.worker},
                   {"address", record.address},
-                  {"worker_args", record.worker_args},
+                  {"worker_args", Relative(record.worker_args, dir_)},
                   {"server_process", ToJson(record.server_process)},
                   {"worker_process", ToJson(record.worker_process)}};
   GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(
@@ -220,8 +268,13 @@ Result<StartedDaemon> DaemonDir::Start(const std::string& program,
                                        const std::string& log) const {
   StartedDaemon out;
   out.log = log;
-  if (const Result<std::string> before = ReadFile(LogPath(log)); before.ok()) {
-    out.log_begin = before->size();
+  struct stat before{};
+  if (::stat(LogPath(log).c_str(), &before) == 0) {
+    if (!S_ISREG(before.st_mode)) {
+      return DataLoss(LogPath(log) + ": " + SpecialKind(before.st_mode) +
+                      " has the place of the log. Move it away.");
+    }
+    out.log_begin = static_cast<std::size_t>(before.st_size);
   }
   SpawnOptions options;
   GPULAYER_ASSIGN_OR_RETURN(std::string path, FindProgram(program));
@@ -343,7 +396,7 @@ Result<std::string> WorkerIdentity(const std::string& data_dir) {
     GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(path, json{{"worker_id", id}}.dump(2) + "\n"));
     return id;
   }
-  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadOwnFile(path));
   const json j = json::parse(text, nullptr, false);
   if (j.is_object() && j.contains("worker_id") && j["worker_id"].is_string()) {
     return j["worker_id"].get<std::string>();

@@ -1,6 +1,7 @@
 // The daemons of a data directory: how they are started, found again and stopped. D/daemons.json
 // records how `up` or `join` started them. Which of them live is said by the locks that they hold
-// themselves: an `up` may be killed before it has written down what it started.
+// themselves: an `up` may be killed before it has written down what it started, and a copy of the
+// directory holds a record of daemons that are another's.
 #ifndef GPULAYER_CLIENT_DAEMONS_H_
 #define GPULAYER_CLIENT_DAEMONS_H_
 
@@ -26,7 +27,7 @@ struct DaemonRecord {
   std::string listen;   // kUp
   bool worker = true;   // kUp: with a worker
   std::string address;  // kJoin: of the server
-  // Of the worker's command line; none are secret.
+  // Of the worker's command line, without the data directory; none are secret.
   std::vector<std::string> worker_args;
   std::optional<ProcessId> server_process;
   std::optional<ProcessId> worker_process;
@@ -38,8 +39,8 @@ struct DaemonRecord {
 // ended it.
 std::string JoinedServer(const std::string& data_dir);
 
-// gpulayer-exec outlives a worker that was killed, and holds its jobs: those of a worker's own
-// directory.
+// gpulayer-exec outlives a worker that was killed, and holds its jobs: those that work in a worker's
+// own directory, by whatever name they were given it.
 std::vector<pid_t> FindKeepers(const std::string& worker_dir);
 
 // Attempts of the worker in that directory of its own, from their preparation until the server has all

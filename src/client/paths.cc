@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "base/host.h"
+#include "base/own_file.h"
 #include "base/text.h"
 
 namespace gpulayer::client {
@@ -44,7 +45,8 @@ Result<std::string> ConfigDir(const std::string& given) {
   const std::string dir = XdgDir("XDG_CONFIG_HOME", ".config");
   if (dir.empty()) {
     return FailedPrecondition(
-        "configuration directory: HOME is not set. Set it, or GPULAYER_CONFIG_DIR.");
+        "configuration directory: HOME is not set to an absolute path. Set it, or "
+        "GPULAYER_CONFIG_DIR.");
   }
   return dir;
 }
@@ -52,14 +54,21 @@ Result<std::string> ConfigDir(const std::string& given) {
 std::string CacheDir() { return XdgDir("XDG_CACHE_HOME", ".cache"); }
 
 std::string ServerSocket(const std::string& data_dir) {
-  if (Result<std::string> text = ReadFile(JoinPath(data_dir, "server/endpoint.json")); text.ok()) {
-    const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
-    if (json.is_object() && json.contains("socket") && json["socket"].is_string()) {
-      return json["socket"].get<std::string>();
-    }
+  std::string here = JoinPath(data_dir, "server.sock");
+  const Result<std::string> text = ReadOwnFile(JoinPath(data_dir, "server/endpoint.json"));
+  const nlohmann::json json =
+      text.ok() ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
+  if (!json.is_object() || !json.contains("socket") || !json["socket"].is_string()) {
+    return PathExists(here) ? here : "";
   }
-  std::string path = JoinPath(data_dir, "server.sock");
-  return PathExists(path) ? path : "";
+  // In a copy of the directory it tells of the server of the first one. In one that was moved the
+  // socket has moved along.
+  struct stat lock{};
+  const bool known = json.contains("lock_inode") && json["lock_inode"].is_number_unsigned();
+  const bool ours = !known || (::stat(JoinPath(data_dir, "server/lock").c_str(), &lock) == 0 &&
+                               lock.st_ino == json["lock_inode"].get<std::uint64_t>());
+  if (!ours) return "";
+  return PathExists(here) ? here : json["socket"].get<std::string>();
 }
 
 Status CheckMayLookInto(const std::string& data_dir) {

@@ -14,8 +14,9 @@ Result<std::string> ConfigDir(const std::string& given);
 // $XDG_CACHE_HOME/gpulayer or ~/.cache/gpulayer; empty if there is no home: then nothing is cached.
 std::string CacheDir();
 
-// The socket of the server of a data directory: the path that its endpoint file names (a long one
-// is moved), else D/server.sock. Empty: no server was ever started there.
+// The socket of the server of a data directory: D/server.sock, or the path that its endpoint file
+// names (a long one is moved). Empty: no server was ever started there; a copy of the directory of
+// one that runs counts as such.
 std::string ServerSocket(const std::string& data_dir);
 
 // PERMISSION_DENIED: this account may not look into the data directory, or not get to it.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/host.h"
+#include "base/own_file.h"
 #include "base/text.h"
 #include "client/convert.h"
 #include "client/daemons.h"
@@ -38,11 +39,9 @@ bool Same(const std::optional<ProcessId>& a, const std::optional<ProcessId>& b) 
   return a && b && a->pid == b->pid && a->started == b->started;
 }
 
-std::vector<std::string> WorkerArgs(const DaemonDir& dir,
-                                    const std::optional<std::int32_t>& slots) {
-  std::vector<std::string> args = {"--data-dir", dir.path()};
-  if (slots) args.insert(args.end(), {"--slots", std::to_string(*slots)});
-  return args;
+std::vector<std::string> WorkerArgs(const std::optional<std::int32_t>& slots) {
+  if (!slots) return {};
+  return {"--slots", std::to_string(*slots)};
 }
 
 std::string ArgOf(const DaemonRecord& record, const std::string& flag) {
@@ -97,6 +96,7 @@ Status StartServer(const DaemonDir& dir, DaemonRecord* record) {
 Status StartWorker(const DaemonDir& dir, DaemonRecord* record, std::vector<std::string> args,
                    Transport& server) {
   GPULAYER_ASSIGN_OR_RETURN(const std::string id, client::WorkerIdentity(dir.path()));
+  args.insert(args.end(), {"--data-dir", dir.path()});
   args.insert(args.end(), record->worker_args.begin(), record->worker_args.end());
   GPULAYER_ASSIGN_OR_RETURN(const client::StartedDaemon worker,
                             dir.Start("gpulayer-worker", args, client::kWorkerLog));
@@ -275,8 +275,8 @@ Result<api::JoinReport> JoinedAlready(const api::JoinOptions& options, const std
   report.was_joined = true;
   report.address = record.address;
   GPULAYER_ASSIGN_OR_RETURN(report.worker_id, client::WorkerIdentity(data_dir));
-  GPULAYER_ASSIGN_OR_RETURN(const std::string ca, ReadFile(files.ca));
-  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadFile(files.credential));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string ca, ReadOwnFile(files.ca));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadOwnFile(files.credential));
   const std::unique_ptr<Transport> server =
       client::MakeGrpcTransport({"", record.address, ca, std::string(TrimmedEnd(credential))});
   const std::optional<std::string> name = client::NameIfOnline(*server, report.worker_id);
@@ -322,8 +322,8 @@ Result<client::Introduction> MeetServer(const api::JoinOptions& options,
     met.address = client::ToString(asked);
   }
   *files = FilesOf(*before);
-  GPULAYER_ASSIGN_OR_RETURN(met.ca_pem, ReadFile(files->ca));
-  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadFile(files->credential));
+  GPULAYER_ASSIGN_OR_RETURN(met.ca_pem, ReadOwnFile(files->ca));
+  GPULAYER_ASSIGN_OR_RETURN(const std::string credential, ReadOwnFile(files->credential));
   met.credential = std::string(TrimmedEnd(credential));
   if (met.address != before->address) {
     // Where the server was may lie elsewhere now; that it is the same is what its certificate and its
@@ -381,7 +381,6 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   }
   DaemonRecord record;
   record.listen = kListen;
-  record.worker_args = WorkerArgs(dir, std::nullopt);
   // What died all at once, as with the machine, starts again as it was. After `down` too it is found
   // at its old address, by workers and logins.
   if (before && before->kind == DaemonRecord::Kind::kUp) record = *before;
@@ -389,7 +388,7 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
     if (options.listen) record.listen = *options.listen;
     // Slots are a worker's.
     if (options.worker || options.slots) record.worker = options.worker.value_or(true);
-    if (options.slots) record.worker_args = WorkerArgs(dir, options.slots);
+    if (options.slots) record.worker_args = WorkerArgs(options.slots);
   }
   report.was_up = runs;
   GPULAYER_RETURN_IF_ERROR(dir.Save(record));  // how, before anything is
@@ -507,7 +506,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   DaemonRecord record;
   record.kind = DaemonRecord::Kind::kJoin;
   record.address = met.address;
-  record.worker_args = WorkerArgs(dir, options.slots);
+  record.worker_args = WorkerArgs(options.slots);
   std::vector<std::string>& args = record.worker_args;
   args.insert(args.end(), {kCa, files.ca, kCredential, files.credential});
   const auto add = [&](const char* flag, const std::string& value) {
@@ -522,7 +521,7 @@ Result<api::JoinReport> api::Join(const JoinOptions& options) {
   const std::unique_ptr<Transport> server =
       client::MakeGrpcTransport({"", met.address, met.ca_pem, met.credential});
   GPULAYER_RETURN_IF_ERROR(dir.Save(record));  // how, before it is
-  std::vector<std::string> all = {"--server", met.address};
+  std::vector<std::string> all = {"--server", met.address, "--data-dir", data_dir};
   all.insert(all.end(), args.begin(), args.end());
   const auto start = [&]() -> Status {
     GPULAYER_ASSIGN_OR_RETURN(const client::StartedDaemon worker,

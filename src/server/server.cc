@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -153,7 +154,11 @@ class Server::Impl {
 
   // What the tools of this machine look for; written last, so whoever sees it can connect.
   Status WriteEndpoint(Durability durability) const {
+    // Of this directory and none that it is copied to.
+    struct stat held{};
+    if (fstat(lock->fd().get(), &held) != 0) return ErrnoStatus("look at the lock", errno);
     const nlohmann::json endpoint = {{"pid", getpid()},
+                                     {"lock_inode", std::uint64_t{held.st_ino}},
                                      {"socket", socket_path},
                                      {"port", rpc->port()},
                                      {"addresses", rpc->addresses()},

@@ -113,6 +113,39 @@ class Alone(unittest.TestCase):
         done = far.run("login", f"{host}:{port}", "--token", token)
         self.assertEqual(done.returncode, 0, done)
 
+    def test_a_copy_of_a_data_directory_is_not_the_one_that_is_up(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0", "--slots", "1").returncode, 0)
+        copy = self.home.path / "copy"
+        subprocess.run(["cp", "-a", self.home.path / "data", copy], check=True)
+        self.assertEqual(self.home.run("down", "--data-dir", str(copy)).stdout, b"nothing was up here\n")
+        env = self.home.env | {"GPULAYER_DATA_DIR": str(copy)}
+        self.assertEqual(self.home.run("status", env=env).returncode, 1)
+        self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
+        # What was moved starts where it is now, and not where it was.
+        self.assertEqual(self.home.run("down").returncode, 0)
+        moved = self.home.path / "moved"
+        copy.rename(moved)
+        self.home.env["GPULAYER_DATA_DIR"] = str(moved)
+        done = self.home.run("up")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
+        self.assertFalse(copy.exists())
+        worker = json.loads((moved / "daemons.json").read_text())["worker_process"]["pid"]
+        self.assertIn(str(moved).encode(), pathlib.Path(f"/proc/{worker}/cmdline").read_bytes().split(b"\0"))
+
+    def test_down_by_another_name_ends_the_jobs_of_a_worker_that_died(self) -> None:
+        self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
+        (self.home.path / "link").symlink_to("data")
+        job = self.home.start("submit", "--", "sh", "-c", "echo $$; exec sleep 600")
+        pid = int(job.stdout.readline())
+        worker = json.loads((self.home.path / "data/daemons.json").read_text())["worker_process"]["pid"]
+        os.kill(worker, signal.SIGKILL)
+        done = self.home.run("down", "--data-dir", str(self.home.path / "link"))
+        self.assertEqual(done.returncode, 0, done)
+        eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists(), "the job's end")
+        job.kill()
+        job.communicate()
+
     def test_two_at_once_wait_for_each_other(self) -> None:
         ups = [self.home.start("up", "--listen", "127.0.0.1:0") for _ in range(2)]
         ends = [up.communicate(timeout=60) for up in ups]

@@ -57,10 +57,12 @@ TEST_F(DaemonsTest, JobsEndWithTheirWorkerAndNotWithTheServer) {
   ASSERT_TRUE(dir.ok());
   Result<Pipe> input = MakePipe();
   ASSERT_TRUE(input.ok());
-  // What a job's keeper looks like from outside: its name, and whose it is.
+  // What a job's keeper looks like from outside: its name, and where it works.
   ASSERT_EQ(::symlink("/bin/sh", (dir_ / "gpulayer-exec").c_str()), 0);
   SpawnOptions spawn;
-  spawn.argv = {dir_ / "gpulayer-exec", "-c", "read line", "--data-dir", dir_ / "data/worker"};
+  spawn.argv = {dir_ / "gpulayer-exec", "-c", "read line", "--data-dir", "/by/another/name"};
+  ASSERT_TRUE(MakeDirs(dir_ / "data/worker").ok());
+  spawn.directory = dir_ / "data/worker";
   spawn.stdin_fd = input->read_end.get();
   const Result<pid_t> keeper = Spawn(spawn);
   ASSERT_TRUE(keeper.ok());
@@ -178,6 +180,7 @@ TEST_F(DaemonsTest, DownSaysWhoseWorkerHadEndedByItself) {
   EXPECT_EQ(api::Down(options)->ended_worker_of, "");  // and forgotten
   SpawnOptions spawn;
   spawn.argv = {"/bin/sleep", "600"};
+  spawn.directory = options.data_dir;
   const Result<pid_t> worker = Spawn(spawn);
   ASSERT_TRUE(worker.ok());
   joined(Identify(*worker));
@@ -189,6 +192,53 @@ TEST_F(DaemonsTest, DownSaysWhoseWorkerHadEndedByItself) {
   EXPECT_EQ(report->interrupted_tasks, 2) << "no server is here to say it";
   EXPECT_EQ(report->ended_worker_of, "");
   EXPECT_EQ(report->stopped, std::vector<std::string>{"worker"});
+}
+
+// `cp -a` of a directory takes the record along, and with it the names of the other one's daemons.
+TEST_F(DaemonsTest, ACopyOfADirectoryIsNotTheOneWhoseDaemonsRun) {
+  DaemonRecord record;
+  record.kind = DaemonRecord::Kind::kJoin;
+  record.address = "box:7461";
+  record.worker_args = {"--ca", dir_ / "data/join/ca.pem", "--name", "box"};
+  Result<DaemonDir> dir = DaemonDir::Lock(dir_ / "data");
+  ASSERT_TRUE(dir.ok());
+  SpawnOptions spawn;
+  spawn.argv = {"/bin/sleep", "600"};
+  spawn.directory = dir_ / "data";
+  const Result<pid_t> worker = Spawn(spawn);
+  ASSERT_TRUE(worker.ok());
+  record.worker_process = Identify(*worker);
+  ASSERT_TRUE(dir->Save(record).ok());
+  ASSERT_TRUE(MakeDirs(dir_ / "copy").ok());
+  ASSERT_TRUE(
+      WriteFileAtomic(dir_ / "copy/daemons.json", *ReadFile(dir_ / "data/daemons.json")).ok());
+
+  const Result<DaemonDir> copy = DaemonDir::Lock(dir_ / "copy");
+  ASSERT_TRUE(copy.ok());
+  const std::optional<DaemonRecord> copied = *copy->Load();
+  EXPECT_FALSE(IsAlive(*copied->worker_process));
+  EXPECT_FALSE(copied->down());  // as after the machine's end
+  EXPECT_EQ(copied->worker_args,
+            (std::vector<std::string>{"--ca", copy->path() + "/join/ca.pem", "--name", "box"}));
+  EXPECT_TRUE(copy->Stop(*copied).empty());
+  EXPECT_TRUE(IsAlive(*record.worker_process));
+  EXPECT_EQ((*dir->Load())->worker_process->pid, *worker);
+  EXPECT_EQ((*dir->Load())->worker_args, record.worker_args);
+  EXPECT_EQ(dir->Stop(record), std::vector<std::string>{"worker"});
+}
+
+TEST_F(DaemonsTest, ARecordOfBeforeIsReadWithoutItsDirectory) {
+  ASSERT_TRUE(MakeDirs(dir_ / "data").ok());
+  ASSERT_TRUE(WriteFileAtomic(dir_ / "data/daemons.json",
+                              R"({"kind": "join", "listen": "", "address": "box:7461",
+                                  "worker": true, "server_process": null, "worker_process": null,
+                                  "worker_args": ["--data-dir", "/old", "--ca", "/old/join/ca.pem",
+                                                  "--label", "a=/old/join"]})")
+                  .ok());
+  const Result<DaemonDir> dir = DaemonDir::Lock(dir_ / "data");
+  EXPECT_EQ(
+      (*dir->Load())->worker_args,
+      (std::vector<std::string>{"--ca", dir_ / "data/join/ca.pem", "--label", "a=/old/join"}));
 }
 
 TEST(NameIfOnlineTest, LooksAtEveryPage) {

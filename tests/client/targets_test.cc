@@ -118,6 +118,36 @@ TEST_F(TargetsTest, AMovedSocketIsFound) {
   EXPECT_EQ(Resolve("")->endpoint.socket, "/run/x/s");
 }
 
+TEST_F(TargetsTest, TheServerOfADirectoryThatThisOneIsACopyOfIsNotHere) {
+  ASSERT_TRUE(MakeDirs(data() + "/server").ok());
+  ASSERT_TRUE(WriteFileAtomic(data() + "/server/lock", "").ok());
+  ASSERT_TRUE(WriteFileAtomic(data() + "/server.sock", "").ok());
+  struct stat lock{};
+  ASSERT_EQ(::stat((data() + "/server/lock").c_str(), &lock), 0);
+  const auto tell = [&](std::uint64_t inode) {
+    ASSERT_TRUE(
+        WriteFileAtomic(data() + "/server/endpoint.json",
+                        R"({"socket": "/of/another", "lock_inode": )" + std::to_string(inode) + "}")
+            .ok());
+  };
+  tell(lock.st_ino);
+  EXPECT_EQ(Resolve("")->endpoint.socket, data() + "/server.sock");  // moved with its directory
+  tell(lock.st_ino + 1);
+  EXPECT_EQ(Resolve("").status().code(), StatusCode::kFailedPrecondition);
+}
+
+TEST_F(TargetsTest, AFileThatIsNoneIsNotWaitedFor) {
+  Put("box");
+  ASSERT_TRUE(store().Use("box").ok());
+  ASSERT_EQ(::unlink((config() + "/targets/box.json").c_str()), 0);
+  ASSERT_EQ(::mkfifo((config() + "/targets/box.json").c_str(), 0600), 0);
+  EXPECT_EQ(Resolve("").status().code(), StatusCode::kDataLoss);
+  EXPECT_NE(Resolve("").status().message().find("box.json: a FIFO"), std::string::npos);
+  ASSERT_EQ(::unlink((config() + "/targets/in_use").c_str()), 0);
+  ASSERT_EQ(::mkfifo((config() + "/targets/in_use").c_str(), 0600), 0);
+  EXPECT_EQ(Resolve("").status().code(), StatusCode::kDataLoss);
+}
+
 TEST_F(TargetsTest, TheArgumentBeatsTheEnvironmentBeatsTheLoginInUse) {
   Put("a");
   Put("b");
