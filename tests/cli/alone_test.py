@@ -117,7 +117,8 @@ class Alone(unittest.TestCase):
         self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0", "--slots", "1").returncode, 0)
         copy = self.home.path / "copy"
         subprocess.run(["cp", "-a", self.home.path / "data", copy], check=True)
-        self.assertEqual(self.home.run("down", "--data-dir", str(copy)).stdout, b"nothing was up here\n")
+        said = self.home.run("down", "--data-dir", str(copy)).stdout
+        self.assertEqual(said.decode(), f"nothing was up here, in {copy}\n")
         env = self.home.env | {"GPULAYER_DATA_DIR": str(copy)}
         self.assertEqual(self.home.run("status", env=env).returncode, 1)
         self.assertEqual(self.home.run("submit", "--", "true").returncode, 0)
