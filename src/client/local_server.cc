@@ -45,7 +45,10 @@ Result<std::string> ReadLine(int fd, const InterruptPtr& interrupt) {
 std::string LastLine(int fd) {
   char buffer[4096];
   const ssize_t n = ::pread(fd, buffer, sizeof buffer, 0);
-  if (n <= 0) return "it does not answer";
+  if (n <= 0) {
+    return "it does not answer. It may lack memory or threads: Raise the limits of this account "
+           "(ulimit -u, -v) and try again.";
+  }
   std::vector<std::string> lines =
       Split(std::string_view(buffer, static_cast<std::size_t>(n)), '\n');
   while (lines.size() > 1 && lines.back().empty()) lines.pop_back();
