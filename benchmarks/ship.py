@@ -89,6 +89,16 @@ def copy_and_fsync(source: pathlib.Path, target: pathlib.Path) -> float:
     return took
 
 
+def just_written_copy_and_fsync(size: int, root: pathlib.Path) -> float:
+    """copy_and_fsync of a file in the state a program leaves its output in: just written, not yet on the disk."""
+    written = root / "written.bin"
+    os.sync()
+    subprocess.run(f"head -c {size} /dev/urandom > {written}", shell=True, check=True)
+    took = copy_and_fsync(written, root / "copy.bin")
+    written.unlink()
+    return took
+
+
 def big_file(args: argparse.Namespace) -> None:
     """One big file up as source, and as big a one home as output, beside cp + fsync of the same bytes."""
     for target, over in (("bench", "TLS"), ("here", "the server's socket")):
@@ -119,6 +129,7 @@ def one_big_file(args: argparse.Namespace, c: Cluster, target: str, over: str) -
     if came != size:
         raise SystemExit(f"{came} bytes of {size} came home")
     floor += [copy_and_fsync(source / "big.bin", c.root / "copy.bin") for _ in range(2)]
+    just_written = [just_written_copy_and_fsync(size, c.root) for _ in range(3)]
     median = statistics.median(floor)
 
     def rate(seconds: float) -> float:
@@ -126,7 +137,9 @@ def one_big_file(args: argparse.Namespace, c: Cluster, target: str, over: str) -
 
     common.emit("big_file", over=over, bytes=size, up_s=round(up, 3), up_mb_s=rate(up), home_s=round(home, 3),
                 home_mb_s=rate(home), copy_fsync_s=common.stats(floor, 3), copy_fsync_mb_s=rate(median),
-                up_to_copy_rate=round(median / up, 2), home_to_copy_rate=round(median / home, 2))
+                up_to_copy_rate=round(median / up, 2), home_to_copy_rate=round(median / home, 2),
+                just_written_copy_fsync_s=common.stats(just_written, 3),
+                home_to_just_written_copy_rate=round(statistics.median(just_written) / home, 2))
 
 
 def main() -> int:
