@@ -18,6 +18,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 namespace gpulayer {
 
@@ -67,11 +68,11 @@ const char* ended_program = "";
 
 // Without an allocation before the line is out: there may be no memory.
 [[noreturn]] void Say(const char* kind, const char* what, bool lacking) {
-  const char* hint =
-      lacking ? ". Raise the limits of this account (ulimit -u, -v) and try again." : "";
-  std::fprintf(stderr, "%s: %s%s%s\n", ended_program, kind, what, hint);
+  const char* stop = lacking ? ". " : "";
+  const char* hint = lacking ? kRaiseLimits : "";
+  std::fprintf(stderr, "%s: %s%s%s%s\n", ended_program, kind, what, stop, hint);
   try {
-    if (LogsToFile()) LogError(std::string("ends: ") + kind + what + hint);
+    if (LogsToFile()) LogError(std::string("ends: ") + kind + what + stop + hint);
   } catch (...) {  // no memory for the line: it stands on standard error
   }
   if (!lacking) std::abort();

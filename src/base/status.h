@@ -40,6 +40,12 @@ inline Status DataLoss(std::string m) { return {StatusCode::kDataLoss, std::move
 inline Status Internal(std::string m) { return {StatusCode::kInternal, std::move(m)}; }
 inline Status Unimplemented(std::string m) { return {StatusCode::kUnimplemented, std::move(m)}; }
 
+// For what errno says of files that are this program's own: whoever asked is not to take "no such
+// file" for an answer to what it asked.
+inline Status AsInternal(const Status& status) {
+  return status.ok() ? status : Internal(status.message());
+}
+
 // "open /x: No such file or directory" with the code that fits `error` (an errno value).
 Status ErrnoStatus(std::string_view what, int error);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "base/thread.h"
 #include "client/daemons.h"
 #include "client/paths.h"
 #include "client/spawn.h"
@@ -46,8 +47,7 @@ std::string LastLine(int fd) {
   char buffer[4096];
   const ssize_t n = ::pread(fd, buffer, sizeof buffer, 0);
   if (n <= 0) {
-    return "it does not answer. It may lack memory or threads: Raise the limits of this account "
-           "(ulimit -u, -v) and try again.";
+    return std::string("it does not answer. It may lack memory or threads: ") + kRaiseLimits;
   }
   std::vector<std::string> lines =
       Split(std::string_view(buffer, static_cast<std::size_t>(n)), '\n');

@@ -73,7 +73,7 @@ Result<std::shared_ptr<const Tree>> AttemptFiles::LoadTree(const Hash& hash, Tim
                               cache_->Ensure({hash}, Fetcher(cancel), deadline));
     const Result<std::string> bytes = cache_->ReadBlob(hash, kMaxManifestBytes);
     if (bytes.status().code() == StatusCode::kDataLoss && !again) continue;
-    if (!bytes.ok()) return bytes.status();
+    if (!bytes.ok()) return AsInternal(bytes.status());
     GPULAYER_ASSIGN_OR_RETURN(Tree tree, wire::ParseTree(*bytes));
     GPULAYER_RETURN_IF_ERROR(tree::CheckTree(tree));
     return std::make_shared<const Tree>(std::move(tree));
@@ -89,14 +89,17 @@ Result<std::optional<std::string>> AttemptFiles::ItemOf(const Assignment& assign
                               GPULAYER_ASSIGN_OR_RETURN(
                                   const BlobCache::Pins pins,
                                   cache_->Ensure({spec.items}, Fetcher(cancel), deadline));
-                              return cache_->OpenBlob(spec.items);
+                              Result<UniqueFd> file = cache_->OpenBlob(spec.items);
+                              if (!file.ok()) return AsInternal(file.status());
+                              return file;
                             }));
   GPULAYER_ASSIGN_OR_RETURN(std::string item,
                             lines->Line(spec.tasks.PositionOf(assignment.key.ref.task.task)));
   return std::optional(std::move(item));
 }
 
-// Work folder and standard input. `fetched`: all that it needs of the server is here.
+// Work folder and standard input. `fetched`: all that it needs of the server is here, and what fails
+// after that is this machine's.
 Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Cancel& cancel,
                             bool* fetched) {
   const AttemptId& id = assignment.key.id;
@@ -144,8 +147,10 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
 Status AttemptFiles::Prepare(const Assignment& assignment, Cancel& cancel) {
   const AttemptId& id = assignment.key.id;
   const Result<std::string> made = store_.Create(id);
-  if (!made.ok() && made.status().code() != StatusCode::kAlreadyExists) return made.status();
-  GPULAYER_RETURN_IF_ERROR(WriteAssignment(store_.PathOf(id), assignment));
+  if (!made.ok() && made.status().code() != StatusCode::kAlreadyExists) {
+    return AsInternal(made.status());
+  }
+  GPULAYER_RETURN_IF_ERROR(AsInternal(WriteAssignment(store_.PathOf(id), assignment)));
   const TimePoint deadline = Clock::System().Now().mono + limits::kPrepareLimit;
   bool fetched = false;
   Status status = LayOut(assignment, deadline, cancel, &fetched);
@@ -155,11 +160,9 @@ Status AttemptFiles::Prepare(const Assignment& assignment, Cancel& cancel) {
     status = LayOut(assignment, deadline, cancel, &fetched);
   }
   if (cancel.requested()) return Cancelled("preparation broken off");
-  // Said of the server's blobs these mean that the job cannot run anywhere; of this machine's own
-  // files that another machine is to try it.
-  const bool lost =
-      status.code() == StatusCode::kNotFound || status.code() == StatusCode::kDataLoss;
-  return fetched && lost ? Internal(status.message()) : status;
+  // Said of the server's blobs "not found" means that the job cannot run anywhere; of this machine's
+  // own files that another machine is to try it.
+  return fetched ? AsInternal(status) : status;
 }
 
 Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel& cancel) {
@@ -168,7 +171,8 @@ Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel&
   if (adopted.status().code() == StatusCode::kNotFound) {
     // It was laid out, or the program would not have run.
     OutputResult none;
-    none.left_out = {{".", 0, "the program removed the folder of its attempt, outputs and all"}};
+    none.left_out = {
+        {".", 0, "the program removed or replaced the folder of its attempt, outputs and all"}};
     none.left_out_count = 1;
     return none;
   }

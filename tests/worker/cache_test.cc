@@ -423,12 +423,27 @@ TEST_F(WorkDirsTest, WhateverAProgramDidToTheLayoutFileItsFolderIsAdoptedAtOnce)
   }
 }
 
+TEST_F(WorkDirsTest, AFolderThatALinkReplacedIsNotFollowed) {
+  const std::string decoy = dir_ / "decoy";
+  ASSERT_TRUE(MakeDirs(decoy + "/work").ok());
+  ASSERT_TRUE(WriteFileAtomic(decoy + "/work/f", "not the job's").ok());
+  const Result<WorkDir> made = dirs_->Create(AttemptId("at"), nullptr, *cache_);
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE(RemoveTree(made->path).ok());
+  ASSERT_EQ(symlink(decoy.c_str(), made->path.c_str()), 0);
+  EXPECT_EQ(dirs_->Adopt(AttemptId("at")).status().code(), StatusCode::kNotFound);
+  EXPECT_TRUE(dirs_->Discard(AttemptId("at")).ok());
+  const std::string trash = dir_ / "work/v1/.trash";
+  EXPECT_TRUE(testing::Eventually([&] { return ListDir(trash)->empty(); }, 10s));
+  EXPECT_EQ(*ReadFile(decoy + "/work/f"), "not the job's");
+}
+
 #if defined(__linux__)
 TEST_F(WorkDirsTest, WhatAJobMountedKeepsItsContentAndIsTakenAway) {
   const std::string data = dir_ / "data";
   ASSERT_TRUE(MakeDirs(data + "/sub").ok());
   ASSERT_TRUE(WriteFileAtomic(data + "/sub/f", "precious").ok());
-  for (const char* place : {"tmp", "work/m", "out/a b"}) {
+  for (const char* place : {"", "tmp", "work/m", "out/a b"}) {
     const Result<WorkDir> made = dirs_->Create(AttemptId("at"), nullptr, *cache_);
     ASSERT_TRUE(made.ok());
     const std::string at = JoinPath(made->path, place);

@@ -263,10 +263,16 @@ TEST_F(WorkerTest, MissingSourceIsChargedToTheJob) {
 
 TEST_F(WorkerTest, MachineWithoutItsFoldersIsChargedItself) {
   StartWorker();
-  ASSERT_TRUE(RemoveTree(WorkRoot()).ok());
-  const v1::Ended end = WaitEnded(server_.Assign(1, Shell("true")));
-  EXPECT_FALSE(end.started());
-  EXPECT_EQ(end.outcome().cause().kind(), static_cast<int>(CauseKind::kSpawnFailed));
+  JobSpec spec = Shell("true");
+  spec.source_tree = server_.PutSource({{"a", "a"}});
+  const std::string data = DirName(DirName(WorkRoot()));
+  std::int32_t task = 0;
+  for (const char* folder : {"cache", "work", "attempts"}) {
+    ASSERT_TRUE(RemoveTree(JoinPath(data, folder)).ok());
+    const v1::Ended end = WaitEnded(server_.Assign(++task, spec));
+    EXPECT_FALSE(end.started()) << folder;
+    EXPECT_EQ(end.outcome().cause().kind(), static_cast<int>(CauseKind::kSpawnFailed)) << folder;
+  }
 }
 
 TEST_F(WorkerTest, ProgramThatRemovesItsWorkFolderKeepsItsOutputs) {

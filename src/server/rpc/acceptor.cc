@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "base/log.h"
@@ -32,7 +33,8 @@ Result<std::unique_ptr<Acceptor>> Acceptor::Start(std::vector<UniqueFd> listener
       new Acceptor(std::move(listeners), std::move(take), std::move(wake)));
   out->thread_ = TryThread([acceptor = out.get()] { acceptor->Run(); });
   if (!out->thread_.joinable())
-    return ResourceExhausted("take connections: no thread is to be had");
+    return ResourceExhausted(std::string("take connections: no thread is to be had. ") +
+                             kRaiseLimits);
   return out;
 }
 

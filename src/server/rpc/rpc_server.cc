@@ -114,7 +114,6 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(static_cast<int>(limits::kMaxMessageBytes));
   builder.SetMaxSendMessageSize(static_cast<int>(limits::kMaxMessageBytes));
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // or two servers would share a port
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Millis(limits::kKeepalive));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(limits::kKeepalive));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);

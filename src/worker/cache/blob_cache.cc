@@ -182,8 +182,9 @@ class BlobCacheImpl::SinkImpl final : public BlobCache::Sink {
     written_ = 0;
     hasher_ = Hasher();
     path_ = JoinPath(JoinPath(cache_->root_, "tmp"), RandomHex(16));
-    GPULAYER_ASSIGN_OR_RETURN(fd_, OpenFile(path_, O_WRONLY | O_CREAT | O_EXCL));
-    return OkStatus();
+    Result<UniqueFd> fd = OpenFile(path_, O_WRONLY | O_CREAT | O_EXCL);
+    if (fd.ok()) fd_ = *std::move(fd);
+    return AsInternal(fd.status());
   }
 
   Status Append(std::string_view data) override {
@@ -191,7 +192,7 @@ class BlobCacheImpl::SinkImpl final : public BlobCache::Sink {
     written_ += static_cast<std::int64_t>(data.size());
     if (expected_ >= 0 && written_ > expected_) return Damaged("more bytes than announced");
     hasher_.Update(data);
-    return WriteAll(fd_.get(), data).Prefixed("store blob " + hash_.hex());
+    return AsInternal(WriteAll(fd_.get(), data).Prefixed("store blob " + hash_.hex()));
   }
 
   Status End() override {
@@ -200,7 +201,7 @@ class BlobCacheImpl::SinkImpl final : public BlobCache::Sink {
     if (hasher_.Finish() != hash_) return Damaged("the bytes have another hash");
     if (int error = MoveTo(cache_->PathOf(hash_)); error != 0) {
       Abandon();
-      return ErrnoStatus("store blob " + hash_.hex(), error);
+      return AsInternal(ErrnoStatus("store blob " + hash_.hex(), error));
     }
     fd_.Reset();
     wanted_.erase(hash_);  // a second time would count its bytes twice

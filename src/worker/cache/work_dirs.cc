@@ -76,7 +76,9 @@ bool HasAttributes(int fd) {
 // What chattr sets, of a file system that has it: "synchronous" would slow down whoever comes next.
 unsigned FlagsOf(int fd) {
 #if defined(__linux__)
-  constexpr unsigned kSettable = FS_FL_USER_MODIFIABLE & ~unsigned{FS_EXTENT_FL};
+  constexpr unsigned kSettable =
+      (FS_FL_USER_MODIFIABLE | FS_NOCOW_FL | FS_DAX_FL | FS_PROJINHERIT_FL | FS_CASEFOLD_FL) &
+      ~unsigned{FS_EXTENT_FL};
   int flags = 0;
   return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 ? static_cast<unsigned>(flags) & kSettable : 0;
 #else
@@ -116,7 +118,7 @@ std::string Unescaped(const std::string& field) {
   return out;
 }
 
-// Takes away what a program mounted below `dir` and left there. How many mounts.
+// Takes away what a program mounted at `path` or below and left there. How many mounts.
 int DetachMounts(const std::string& path) {
   const std::unique_ptr<char, void (*)(void*)> real(realpath(path.c_str(), nullptr), std::free);
   if (!real) return 0;
@@ -128,7 +130,7 @@ int DetachMounts(const std::string& path) {
     const std::vector<std::string> fields = Split(line, ' ');
     if (fields.size() < 5) continue;
     std::string place = Unescaped(fields[4]);
-    if (place.starts_with(dir + "/")) places.push_back(std::move(place));
+    if (place == dir || place.starts_with(dir + "/")) places.push_back(std::move(place));
   }
   int detached = 0;
   for (auto place = places.rbegin(); place != places.rend(); ++place) {  // the last one first
@@ -184,6 +186,10 @@ class WorkDirsImpl final : public WorkDirs {
   Result<WorkDir> Adopt(const AttemptId& attempt) override {
     GPULAYER_RETURN_IF_ERROR(CheckName(attempt));
     WorkDir dir = Paths(attempt);
+    struct stat folder = {};
+    if (lstat(dir.path.c_str(), &folder) != 0 || !S_ISDIR(folder.st_mode)) {
+      return NotFound("adopt work folder " + dir.path + ": it is not there");
+    }
     OpenUp(dir.path);
     const std::string file = JoinPath(dir.path, kLayoutFile);
     const UniqueFd fd(open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -221,9 +227,13 @@ class WorkDirsImpl final : public WorkDirs {
     if (Empty(from, Few::kOnly) && spares_->Give(from)) return OkStatus();
     OpenUp(from);
     const std::string to = JoinPath(trash_, RandomHex(8));
-    if (rename(from.c_str(), to.c_str()) != 0) {
-      if (errno == ENOENT) return OkStatus();
-      return ErrnoStatus("set work folder " + from + " aside", errno);
+    int failed = rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+    if (failed == EBUSY && DetachMounts(from) > 0) {  // it is a mount point
+      failed = rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+    }
+    if (failed != 0) {
+      if (failed == ENOENT) return OkStatus();
+      return ErrnoStatus("set work folder " + from + " aside", failed);
     }
     {
       MutexLock lock(mutex_);
