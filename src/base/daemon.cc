@@ -16,9 +16,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/account_limits.h"
 #include "base/fs.h"
 #include "base/log.h"
-#include "base/thread.h"
 
 namespace gpulayer {
 

@@ -290,6 +290,7 @@ Status ReplaceFile(const std::string& path, std::string_view data, mode_t mode) 
   const std::string temp = path + ".tmp";
   GPULAYER_ASSIGN_OR_RETURN(const UniqueFd fd,
                             OpenFile(temp, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode));
+  GPULAYER_RETURN_IF_ERROR(CheckRegularFile(fd.get(), temp));
   Status status = WriteAll(fd.get(), data);
   struct stat st{};
   if (status.ok() && fstat(fd.get(), &st) != 0) status = ErrnoStatus("stat", errno);

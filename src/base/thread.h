@@ -8,9 +8,6 @@
 
 namespace gpulayer {
 
-inline constexpr char kRaiseLimits[] =
-    "Raise the limits of this account (ulimit -u, -v) and try again.";
-
 // std::thread throws where an account may have no more of them, and nothing of ours throws. Not
 // joinable: there is none, and the caller does the work itself.
 template <typename Work>

@@ -260,6 +260,9 @@ std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
     if (why.find("No such file") != std::string::npos) {
       return said + "The program in its first line (#!) is not on the worker";
     }
+    if (why.find("Argument list too long") != std::string::npos) {
+      return said + "Arguments and environment are more than the worker's system takes";
+    }
     return said + "A script needs a first line like #!/bin/sh, a program the worker's system";
   }
   if (!program.empty() && program[0] == '/') return said + "That path has to be on the worker";

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/account_limits.h"
 #include "base/fs.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -345,6 +346,9 @@ Status api::Client::Impl::ReadViews(v1::WatchRequest request,
   client::WakeScope chain(interrupt_, [&stop] { stop.Throw(); });
   std::optional<client::Alarm> alarm;
   if (timeout) alarm.emplace(stop.state(), Bounded(*timeout));
+  if (alarm && !alarm->set()) {
+    return ResourceExhausted(what + ": no thread is to be had. " + kRaiseLimits);
+  }
   client::Resumable<v1::WatchRequest, v1::GetJobReply> stream(
       std::move(request),
       [&](const v1::WatchRequest& r) { return transport_->Watch(r, stop.state()); },
@@ -434,7 +438,9 @@ Result<Tree> api::Client::Impl::FetchTree(const v1::TaskInfo& task,
   GPULAYER_ASSIGN_OR_RETURN(const Hash hash, Hash::FromBytes(task.outputs().tree()));
   GPULAYER_ASSIGN_OR_RETURN(const std::string manifest,
                             client::FetchBytes(*transport_, hash, fetch));
-  return wire::ParseTree(manifest);
+  GPULAYER_ASSIGN_OR_RETURN(Tree tree, wire::ParseTree(manifest));
+  GPULAYER_RETURN_IF_ERROR(tree::CheckTree(tree));
+  return tree;
 }
 
 // A folder that the user named may hold files of theirs.

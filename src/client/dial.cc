@@ -11,8 +11,10 @@
 #include <optional>
 #include <thread>
 
+#include "base/account_limits.h"
 #include "base/mutex.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 namespace gpulayer::client {
 namespace {
@@ -179,7 +181,7 @@ Result<std::vector<SocketAddress>> Resolve(const HostPort& address, SteadyTime e
   // getaddrinfo cannot be broken off, and waits for a dead name server as long as the system is
   // set to: the thread is left to itself then.
   const auto question = std::make_shared<Question>();
-  std::thread([question, address, resolver] {
+  std::thread asking = TryThread([question, address, resolver] {
     std::vector<SocketAddress> addresses;
     const int rc = resolver(address, &addresses);
     {
@@ -190,7 +192,13 @@ Result<std::vector<SocketAddress>> Resolve(const HostPort& address, SteadyTime e
     }
     question->cv.NotifyAll();
     Asking().fetch_sub(1);
-  }).detach();
+  });
+  if (!asking.joinable()) {
+    Asking().fetch_sub(1);
+    return ResourceExhausted("look up " + address.host + ": no thread is to be had. " +
+                             kRaiseLimits);
+  }
+  asking.detach();
 
   const MutexLock lock(question->mutex);
   while (!question->answered) {

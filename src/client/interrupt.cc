@@ -1,3 +1,4 @@
+#include "base/thread.h"
 #include "client/interrupt_state.h"
 
 namespace gpulayer::api {
@@ -48,7 +49,7 @@ bool Interrupt::thrown() const { return state_->thrown(); }
 namespace gpulayer::client {
 
 Alarm::Alarm(InterruptPtr target, Duration after) {
-  thread_ = std::thread([this, target = std::move(target), after] {
+  thread_ = TryThread([this, target = std::move(target), after] {
     if (!stop_.SleepFor(after)) return;
     rang_ = true;
     target->Throw();
@@ -57,7 +58,7 @@ Alarm::Alarm(InterruptPtr target, Duration after) {
 
 Alarm::~Alarm() {
   stop_.Throw();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace gpulayer::client

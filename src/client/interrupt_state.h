@@ -64,6 +64,7 @@ class Alarm {
   ~Alarm();
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
+  bool set() const { return thread_.joinable(); }  // false: no thread was to be had
   bool rang() const { return rang_; }
 
  private:

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/account_limits.h"
 #include "base/text.h"
-#include "base/thread.h"
 #include "client/daemons.h"
 #include "client/paths.h"
 #include "client/spawn.h"

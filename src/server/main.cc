@@ -16,6 +16,7 @@
 #include <string_view>
 #include <thread>
 
+#include "base/account_limits.h"
 #include "base/daemon.h"
 #include "base/fault_point.h"
 #include "base/fs.h"
@@ -114,7 +115,8 @@ int Fail(const Status& status) {
 // SIGTERM and SIGINT as something to wait for. REQUIRES: called before any thread is started.
 Result<UniqueFd> StopSignals() {
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);  // the terminal that started it may close
+  signal(SIGXFSZ, SIG_IGN);  // a file too large is an error of write()
+  signal(SIGHUP, SIG_IGN);   // the terminal that started it may close
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTERM);
@@ -262,6 +264,9 @@ int Main(int argc, char** argv) {
     std::printf("gpulayer-server %s (protocol %u.%u)\n", wire::kProgramVersion,
                 wire::kProtocolMajor, wire::kProtocolMinor);
     return 0;
+  }
+  if (const Status enough = CheckAccountLimits(kDaemonAddressBytes, kDaemonFiles); !enough.ok()) {
+    return Fail(enough);
   }
   Result<UniqueFd> signals = StopSignals();
   if (!signals.ok()) return Fail(signals.status());

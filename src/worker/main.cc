@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/account_limits.h"
 #include "base/daemon.h"
 #include "base/fault_point.h"
 #include "base/fs.h"
@@ -162,10 +163,11 @@ Result<WorkerOptions> Options(const Flags& flags, const std::string& data_dir) {
   for (const auto& [key, value] : flags.labels) options.labels[key] = value;
   options.env = file.env;
   if (!flags.ca_file.empty()) {
-    GPULAYER_ASSIGN_OR_RETURN(options.ca_pem, ReadOwnFile(flags.ca_file));
+    GPULAYER_ASSIGN_OR_RETURN(options.ca_pem, ReadFile(flags.ca_file, kOwnFileLimit));
   }
   if (!flags.credential_file.empty()) {
-    GPULAYER_ASSIGN_OR_RETURN(const std::string text, ReadOwnFile(flags.credential_file));
+    GPULAYER_ASSIGN_OR_RETURN(const std::string text,
+                              ReadFile(flags.credential_file, kOwnFileLimit));
     options.credential = TrimmedEnd(text);
   }
   return options;
@@ -221,6 +223,7 @@ int Serve(WorkerOptions options) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file too large is an error of write()
 
   Refusal refusal;
   options.on_refused = [&refusal](const Status& why, Worker::StopMode mode) {
@@ -289,6 +292,9 @@ int Main(const std::vector<std::string>& args) {
   if (!options.ok()) return fail(options.status());
   if (flags->print_resources) return PrintResources(*options);
 
+  if (const Status enough = CheckAccountLimits(kDaemonAddressBytes, kDaemonFiles); !enough.ok()) {
+    return fail(enough);
+  }
   std::string log_file;
   if (!flags->foreground) {
     const std::string log_dir = JoinPath(*data_dir, "log");

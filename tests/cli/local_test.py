@@ -52,18 +52,20 @@ class Local(unittest.TestCase):
             self.assertIn(said, err)
             self.assertEqual(list(temporary.iterdir()), [])
 
-    def test_a_local_run_that_gets_no_threads_says_so_and_leaves_nothing(self) -> None:
-        def limited(*words: str) -> "subprocess.CompletedProcess[bytes]":
-            return subprocess.run(["sh", "-c", 'ulimit -v 200000; exec "$@"', "sh", CLI, *words], cwd=self.home.cwd,
+    def test_a_local_run_under_low_limits_says_so_and_leaves_nothing(self) -> None:
+        def limited(limit: str, *words: str) -> "subprocess.CompletedProcess[bytes]":
+            return subprocess.run(["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", CLI, *words], cwd=self.home.cwd,
                                   env=self.home.env | {"TMPDIR": str(self.home.cwd)}, capture_output=True,
                                   timeout=PATIENCE)
 
-        if limited("version").returncode != 0:
+        if limited("-v 1500000", "--version").returncode != 0:
             self.skipTest("this build needs more memory to start")
-        done = limited("run", "--", "echo", "hi")
-        # Where it is just enough it runs.
-        if done.returncode != 0:
+        for limit, said in (("-v 200000", b"gpulayer: an address space of "),
+                            ("-v 700000", b"gpulayer: local server: an address space of "),
+                            ("-n 7", b"gpulayer: 7 open files are too few")):
+            done = limited(limit, "run", "--", "echo", "hi")
             self.assertEqual((done.returncode, done.stdout), (125, b""), done)
+            self.assertTrue(done.stderr.startswith(said), done)
             self.assertIn(b"Raise the limits of this account", done.stderr)
         self.assertEqual(list(self.home.cwd.glob("gpulayer-local-*")), [])
 

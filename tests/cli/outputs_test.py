@@ -3,9 +3,10 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import unittest
 
-from programs import Up
+from programs import CLI, PATIENCE, Up
 
 
 class Outputs(Up):
@@ -65,6 +66,13 @@ class Outputs(Up):
             self.assertFalse((cwd / "ran").exists())
         self.gpulayer("submit", "--no-outputs", "--", "true", cwd=cwd)
         self.gpulayer("submit", "-d", "--", "true", cwd=cwd)
+
+    def test_a_limit_on_file_size_is_said(self) -> None:
+        done = subprocess.run(["sh", "-c", 'ulimit -f 100; exec "$@"', "sh", CLI, "submit", "--", "sh", "-c",
+                               "head -c 1000000 /dev/zero > big"], env=self.home.env, cwd=self.home.cwd,
+                              capture_output=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn(b"File too large", done.stderr)
 
     def test_a_place_that_goes_away_meanwhile_loses_nothing(self) -> None:
         cwd = self.home.path / "going"

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/account_limits.h"
 #include "base/log.h"
 #include "base/thread.h"
 
