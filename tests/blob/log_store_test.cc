@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
 #include <vector>
 
+#include "base/fs.h"
 #include "support/temp_dir.h"
 
 namespace gpulayer {
@@ -70,6 +72,27 @@ TEST_F(LogStoreTest, SealWantsEveryByte) {
   EXPECT_EQ(lost.code(), StatusCode::kDataLoss);
   EXPECT_THAT(lost.message(), HasSubstr("1.0#1"));
   EXPECT_EQ(*logs->Append(Attempt(1), 0, "abc"), 3) << "a repeat after the end is harmless, too";
+}
+
+TEST_F(LogStoreTest, AFileThatAnotherProgramChangedIsMended) {
+  const auto logs = Open();
+  const std::string path = dir_ / "logs/v1/1/0.1.log";
+  EXPECT_EQ(*logs->Append(Attempt(1), 0, "hello "), 6);
+  ASSERT_EQ(truncate(path.c_str(), 100), 0);
+  EXPECT_EQ(logs->Size(Attempt(1)), 6);
+  EXPECT_EQ(*logs->Append(Attempt(1), 6, "world"), 11);
+  EXPECT_EQ(*logs->Read(Attempt(1), 0, 100), "hello world");
+  ASSERT_EQ(truncate(path.c_str(), 3), 0);
+  EXPECT_EQ(logs->Size(Attempt(1)), 3);
+  EXPECT_EQ(logs->Append(Attempt(1), 11, "!").status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(*logs->Append(Attempt(1), 3, "lo world!"), 12);
+  EXPECT_EQ(*logs->Read(Attempt(1), 0, 100), "hello world!");
+  ASSERT_TRUE(RemoveTree(dir_ / "logs/v1/1").ok());
+  EXPECT_EQ(logs->Size(Attempt(1)), 0);
+  EXPECT_EQ(logs->Append(Attempt(1), 12, "!").status().code(), StatusCode::kOutOfRange);
+  EXPECT_EQ(*logs->Append(Attempt(1), 0, "hello world!"), 12);
+  EXPECT_TRUE(logs->Seal(Attempt(1), 12).ok());
+  EXPECT_EQ(*logs->Read(Attempt(1), 0, 100), "hello world!");
 }
 
 TEST_F(LogStoreTest, MoreLogsThanDescriptorsAreKept) {

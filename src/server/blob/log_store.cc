@@ -25,13 +25,20 @@ struct LogFile {
   Mutex mutex;
   std::int64_t size GPULAYER_GUARDED_BY(mutex) = -1;  // -1: not asked yet
 
+  // What another program wrote behind our bytes goes; what it cut off is asked for again.
   Result<std::int64_t> Size() GPULAYER_REQUIRES(mutex) {
-    if (size < 0) {
-      struct stat st{};
-      if (fstat(fd.get(), &st) != 0) return ErrnoStatus("stat", errno);
-      size = st.st_size;
+    struct stat st{};
+    if (fstat(fd.get(), &st) != 0) return ErrnoStatus("stat", errno);
+    if (size >= 0 && st.st_size > size && ftruncate(fd.get(), size) != 0) {
+      return ErrnoStatus("truncate", errno);
     }
+    if (size < 0 || st.st_size < size) size = st.st_size;
     return size;
+  }
+
+  bool Removed() const {
+    struct stat st{};
+    return fstat(fd.get(), &st) != 0 || st.st_nlink == 0;
   }
 };
 
@@ -90,6 +97,10 @@ class FileLogStore : public LogStore {
   }
 
   std::int64_t Size(const AttemptRef& attempt) override {
+    if (const std::shared_ptr<LogFile> file = Opened(attempt)) {
+      MutexLock lock(file->mutex);
+      if (const Result<std::int64_t> size = file->Size(); size.ok()) return *size;
+    }
     struct stat st{};
     return stat(PathOf(attempt).c_str(), &st) == 0 ? st.st_size : 0;
   }
@@ -148,10 +159,7 @@ class FileLogStore : public LogStore {
   // The one LogFile of the attempt, opened if need be. NOT_FOUND (kLeave): nothing came yet.
   Result<std::shared_ptr<LogFile>> Acquire(const AttemptRef& attempt, Missing missing)
       GPULAYER_EXCLUDES(mutex_) {
-    {
-      MutexLock lock(mutex_);
-      if (std::shared_ptr<LogFile> file = Touch(attempt)) return file;
-    }
+    if (std::shared_ptr<LogFile> file = Opened(attempt)) return file;
     // Opened without the lock; whoever comes first into the table is the file of all.
     GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, OpenLog(attempt, missing));
     auto opened = std::make_shared<LogFile>();
@@ -166,6 +174,23 @@ class FileLogStore : public LogStore {
     table_[attempt] = {opened, recent_.begin()};
     Evict(closing);
     return opened;
+  }
+
+  // Null: it is not open, or its file is gone, which is then forgotten.
+  std::shared_ptr<LogFile> Opened(const AttemptRef& attempt) GPULAYER_EXCLUDES(mutex_) {
+    std::shared_ptr<LogFile> file;
+    {
+      MutexLock lock(mutex_);
+      file = Touch(attempt);
+    }
+    if (!file || !file->Removed()) return file;
+    MutexLock lock(mutex_);
+    const auto it = table_.find(attempt);
+    if (it != table_.end() && it->second.file == file) {
+      recent_.erase(it->second.place);
+      table_.erase(it);
+    }
+    return nullptr;
   }
 
   Result<UniqueFd> OpenLog(const AttemptRef& attempt, Missing missing) const {

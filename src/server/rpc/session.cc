@@ -345,13 +345,11 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
       const Status room = parts_.blobs.CheckRoom();
       Result<std::int64_t> size =
           room.ok() ? parts_.logs.Append(key->ref, in.offset(), in.data()) : room;
-      if (!room.ok() || size.status().code() == StatusCode::kResourceExhausted ||
-          size.status().code() == StatusCode::kOutOfRange) {
-        size = parts_.logs.Size(key->ref);  // full, or a gap: its worker sends again from here
-      }
       if (!size.ok()) {
-        LogError("log of " + ToString(key->ref) + ": " + size.status().ToString());
-        return End(Unavailable("log: " + size.status().message()));
+        // Full, a gap, or this one file's fault, which is no other job's: its worker sends again from
+        // here.
+        if (room.ok()) SayLogFault(*key, size.status());
+        size = parts_.logs.Size(key->ref);
       }
       ack->set_current(true);
       ack->set_size(*size);
@@ -391,10 +389,8 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
       return Handled::kDone;
     }
     if (const Status sealed = parts_.logs.Seal(key->ref, event.log_bytes); !sealed.ok()) {
-      if (sealed.code() == StatusCode::kResourceExhausted) return Handled::kLater;
-      LogError("log of " + ToString(key->ref) + ": " + sealed.ToString());
-      End(Unavailable("log: " + sealed.message()));
-      return Handled::kDone;
+      SayLogFault(*key, sealed);
+      return Handled::kLater;
     }
     if (!event.outputs.tree.empty()) {
       if (const Status here = parts_.trees.CheckIsHere(event.outputs.tree); !here.ok()) {
@@ -408,6 +404,15 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     }
     PostEvent(core::Event(std::move(event)));  // acknowledged by the engine, once it is stored
     return Handled::kDone;
+  }
+
+  // Once in a session: what is tried again fails again.
+  void SayLogFault(const AttemptKey& key, const Status& fault) {
+    if (fault.code() == StatusCode::kResourceExhausted || fault.code() == StatusCode::kOutOfRange) {
+      return;
+    }
+    if (std::exchange(said_log_fault_, true)) return;
+    LogError("log of " + ToString(key.ref) + ": " + fault.ToString());
   }
 
   bool IsCurrent(const AttemptKey& key) {
@@ -539,6 +544,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
   // Of the strand.
   Incoming working_;
   steady_clock::time_point next_heard_{};
+  bool said_log_fault_ = false;
 
   Mutex mutex_;
   bool finished_ GPULAYER_GUARDED_BY(mutex_) = false;
