@@ -35,6 +35,8 @@ int main(int argc, char** argv) {
     return 125;
   }
   std::cerr << "job " << job->id() << " " << gpulayer::ToString(done->state) << ", exit code "
-            << done->shell_exit_code << "\n";
+            << done->shell_exit_code;
+  if (!done->cause_text.empty()) std::cerr << ": " << done->cause_text;
+  std::cerr << "\n";
   return done->shell_exit_code;
 }

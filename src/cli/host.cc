@@ -51,7 +51,9 @@ std::string InterruptedText(const DownReport& report, bool joined) {
     said.push_back(TasksText(here) + " of this machine: " + again +
                    ", unless it is being cancelled");
   }
-  if (elsewhere > 0) said.push_back(TasksText(elsewhere) + " of other machines: goes on there");
+  if (elsewhere > 0)
+    said.push_back(TasksText(elsewhere) +
+                   " of other machines: " + (elsewhere == 1 ? "goes" : "go") + " on there");
   std::string text = TasksText(report.interrupted_tasks) +
                      (report.interrupted_tasks == 1 ? " was running: " : " were running: ");
   for (std::size_t i = 0; i < said.size(); ++i) text += (i == 0 ? "" : "; ") + said[i];

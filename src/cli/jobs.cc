@@ -20,6 +20,8 @@ std::string ExitText(const Outcome& outcome) {
 std::string RanText(const JobInfo& job) {
   const Time now =
       std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  // One that waits for another attempt does not run.
+  if (job.state == JobState::kQueued || job.state == JobState::kPreparing) return "";
   const Time until = job.ended.value_or(now);
   if (!job.started || until < *job.started || (!job.ended && IsTerminal(job.state))) return "";
   const auto ran = std::chrono::duration_cast<std::chrono::milliseconds>(until - *job.started);
@@ -37,6 +39,7 @@ std::string AttemptText(const TaskInfo& task, const AttemptInfo& attempt) {
     case CauseKind::kNone: return ToString(attempt.state);
     case CauseKind::kCancelled: return ToString(JobState::kCancelled);
     case CauseKind::kTimeLimit: return ToString(JobState::kTimedOut);
+    case CauseKind::kServerStopped: return "stopped";
     default:
       return ToString(attempt.outcome.exit_code == 0 ? JobState::kSucceeded : JobState::kFailed);
   }

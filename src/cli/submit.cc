@@ -37,7 +37,8 @@ std::string IgnoredText(const std::vector<std::string>& ignored) {
 bool HasUnreadInput() {
   struct stat info = {};
   if (::fstat(STDIN_FILENO, &info) != 0) return false;
-  if (S_ISREG(info.st_mode)) return ::lseek(STDIN_FILENO, 0, SEEK_CUR) < info.st_size;
+  // Where it has been read from, a shell's loop over its lines is about to go on with it.
+  if (S_ISREG(info.st_mode)) return info.st_size > 0 && ::lseek(STDIN_FILENO, 0, SEEK_CUR) == 0;
   if (!S_ISFIFO(info.st_mode) && !S_ISSOCK(info.st_mode)) return false;
   pollfd input{STDIN_FILENO, POLLIN, 0};
   int bytes = 0;  // an end of the stream is readable too
@@ -88,8 +89,7 @@ int RunSubmit(const SubmitArgs& args) {
   if (args.spec.stdin_file.empty() && HasUnreadInput()) {
     PrintNote(
         "the job does not get what stands in standard input: write it into a file, and name that "
-        "with "
-        "--stdin FILE");
+        "with --stdin FILE");
   }
   // A place that is not there is better known before the work than after it.
   if (!args.detach && args.spec.outputs.collect) {

@@ -75,6 +75,10 @@ std::string LoginStore::PathOf(const std::string& name) const {
 Status LoginStore::Put(const Login& login) {
   GPULAYER_RETURN_IF_ERROR(CheckLoginName(login.name));
   GPULAYER_RETURN_IF_ERROR(MakePrivateDir(dir_));  // also one that was made with another mode
+  // A home directory that is a repository or ships as a source: credentials go nowhere.
+  if (const std::string rules = JoinPath(dir_, ".gitignore"); !PathExists(rules)) {
+    GPULAYER_RETURN_IF_ERROR(WriteFileAtomic(rules, "*\n", 0600));
+  }
   const json j = {
       {"address", login.address}, {"ca_pem", login.ca_pem}, {"credential", login.credential},
       {"user", login.user},       {"role", login.role},     {"server_uuid", login.server_uuid}};

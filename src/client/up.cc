@@ -346,6 +346,7 @@ std::int64_t RunningTasks(const std::string& data_dir) {
   if (client::ServerSocket(data_dir).empty()) return 0;
   api::Interrupt enough;
   const client::Alarm alarm(enough.state(), kCountPatience);
+  if (!alarm.set()) return 0;
   v1::StatusReply reply;
   const Status asked =
       Reach(data_dir)->Call(Method::kStatus, client::StatusQuestion(), &reply,
@@ -384,6 +385,9 @@ Result<api::UpReport> api::Up(const UpOptions& options) {
   // What died all at once, as with the machine, starts again as it was. After `down` too it is found
   // at its old address, by workers and logins.
   if (before && before->kind == DaemonRecord::Kind::kUp) record = *before;
+  for (std::optional<ProcessId>* process : {&record.server_process, &record.worker_process}) {
+    if (!Alive(*process)) process->reset();
+  }
   if (!runs) {
     if (options.listen) record.listen = *options.listen;
     // Slots are a worker's.
@@ -441,12 +445,14 @@ namespace {
 
 // Of daemons that have ended: by a `down`, which says so in the record; others may be up since.
 bool WasStopped(const std::string& data_dir, const DaemonRecord& record) {
+  if (!PathExists(data_dir)) return false;                  // and it is not made anew
   const Result<DaemonDir> dir = DaemonDir::Lock(data_dir);  // after a `down` that is at work
   if (!dir.ok()) return false;
   const Result<std::optional<DaemonRecord>> now = dir->Load();
   if (!now.ok() || !*now) return now.ok();
+  // Stopped: none is named; another is up: its own id. One that only died has none any more.
   const auto another = [](const std::optional<ProcessId>& a, const std::optional<ProcessId>& b) {
-    return a.has_value() && !Same(a, b);
+    return a.has_value() && (!b || (b->pid != 0 && !Same(a, b)));
   };
   return another(record.server_process, (*now)->server_process) ||
          another(record.worker_process, (*now)->worker_process);

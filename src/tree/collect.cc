@@ -497,11 +497,12 @@ Result<std::string> NormalOutputGlob(const std::string& pattern) {
     }
     if (!part.empty() && part != ".") out += (out.empty() ? "" : "/") + part;
   }
-  if (out.empty()) out = "*";  // the working directory itself
+  const bool is_folder_itself = out.empty();  // the working directory
+  if (is_folder_itself) out = "*";
   const std::size_t slash = pattern.find('/');
   const bool is_path = slash != std::string::npos && slash + 1 < pattern.size();
   if (is_path && out.find('/') == std::string::npos) out.insert(0, "/");
-  if (pattern.ends_with('/') && out != "*") out += "/";
+  if (pattern.ends_with('/') && !is_folder_itself) out += "/";
   if (Wildcard(out, Case::kKeep).malformed()) {
     return refused("it has a [ without its ], or ends in a \\. For the character itself write \\[");
   }

@@ -187,9 +187,15 @@ Status CheckRunsPlace(const std::string& base_dir) {
 
 namespace {
 
+// What cannot stand at its place counts too: the folder that it is to go to is none.
 bool IsAnother(int root, const TreeEntry& entry) {
+  const std::string dir = DirName(entry.path);
+  const UniqueFd parent = OpenBeneath(root, dir == "." ? "" : dir, O_RDONLY | O_DIRECTORY);
+  if (!parent.valid()) return errno != ENOENT;
   struct stat info = {};
-  if (fstatat(root, entry.path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return errno != ENOENT;
+  if (fstatat(parent.get(), BaseName(entry.path).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno != ENOENT;
+  }
   if (entry.type == EntryType::kFolder) return !S_ISDIR(info.st_mode);
   if (entry.type == EntryType::kLink) return ReadLink(root, entry.path) != entry.link_target;
   if (!S_ISREG(info.st_mode) || info.st_size != entry.size) return true;

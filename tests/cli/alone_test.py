@@ -310,6 +310,17 @@ class Alone(unittest.TestCase):
         self.assertEqual((folders[0], folders[2]), ("1", "local-1"))
         self.assertRegex(folders[1], r"^1-[0-9a-f]{6}$")
 
+    def test_in_the_foreground_until_a_daemon_dies(self) -> None:
+        for name in ("server", "worker"):
+            up = self.home.start("up", "--foreground", "--listen", "127.0.0.1:0")
+            self.assertIn(b"GPUlayer is up", up.stdout.readline())
+            record = json.loads((self.home.path / "data/daemons.json").read_text())
+            os.kill(record[f"{name}_process"]["pid"], signal.SIGKILL)
+            err = up.communicate(timeout=PATIENCE)[1]
+            self.assertEqual(up.returncode, 1, err)
+            self.assertIn(b"the %s has ended" % name.encode(), err)
+            self.assertIn(b"nothing was up here", self.home.run("down").stdout)
+
     def test_in_the_foreground_until_a_signal(self) -> None:
         up = self.home.start("up", "--foreground", "--listen", "127.0.0.1:0")
         self.assertIn(b"GPUlayer is up", up.stdout.readline())

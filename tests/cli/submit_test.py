@@ -78,6 +78,11 @@ class Submit(Up):
                       "created_at", "started_at", "ended_at", "tasks"):
             self.assertIn(field, shown)
         self.assertEqual((shown["state"], shown["exit_code"], shown["signal"]), ("succeeded", 0, None))
+        waits = self.gpulayer("submit", "-d", "--slots", "10000", "--wait-for-worker", "--", "true").stdout.decode().strip()
+        for more in ((), ("--state", "queued")):
+            shown = json.loads(self.gpulayer("job", "show", waits, *more, "--json").stdout)
+            self.assertEqual([(task["index"], task["state"]) for task in shown["tasks"]], [(0, "queued")])
+        self.gpulayer("job", "cancel", waits)
         missing = self.gpulayer("job", "logs", "99999", code=1)
         self.assertEqual((missing.stdout, missing.stderr.count(b"`gpulayer job list` shows the jobs")), (b"", 1))
         for verb in ("show", "explain"):

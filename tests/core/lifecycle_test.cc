@@ -306,7 +306,7 @@ TEST(LifecycleTest, AStartBetweenMeansThatTheWorkerIsSound) {
   for (int i = 0; i < 4; ++i) {
     b.Ended(b.Submit({}), 0, Because(CauseKind::kSpawnFailed, "odd job"), false);
     const JobId good = b.Submit({});
-    b.Running(good);
+    if (i % 2 == 0) b.Running(good);  // a short one is over before it is said to run
     b.Ended(good);
   }
   EXPECT_EQ(b.View("w1").quarantine, "");

@@ -132,6 +132,18 @@ TEST(ExplainTest, WhoIsInTheWay) {
   EXPECT_EQ(b.core().Explain(running, b.now())->summary, "nothing of it waits");
 }
 
+TEST(ExplainTest, WhatWaitsAgainWaitsSinceThen) {
+  Bench b;
+  b.Connect("w1");
+  const JobId job = b.Submit({});
+  b.Running(job);
+  b.Step(60s);
+  b.Ended(job, 0, Because(CauseKind::kServerStopped));
+  b.Step(10s);
+  EXPECT_EQ(b.State(job), TaskState::kQueued);
+  EXPECT_THAT(b.core().Explain(job, b.now())->summary, ::testing::HasSubstr("waits for 10s"));
+}
+
 TEST(ExplainTest, NeverAndNobodyAndKeptForAnother) {
   Bench b;
   const JobId first = b.Submit(SpecBuilder().Slots(4));

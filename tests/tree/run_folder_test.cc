@@ -145,8 +145,11 @@ TEST_F(RunFolderTest, FilesOfOthersAreFoundBeforeAnythingIsWritten) {
                   Link("e", "b")};
   EXPECT_THAT(FindOthers(request, "", tree, 9), ElementsAre("a", "b", "c/d", "e"));
   EXPECT_THAT(FindOthers(request, "7", tree, 2), ElementsAre("7/a", "7/b"));
-  tree.entries = {Folder("a"), blobs.File("e/x", "1"), blobs.File("new", "1")};
-  EXPECT_THAT(FindOthers(request, "", tree, 9), ElementsAre("a", "e/x"));
+  ASSERT_EQ(symlink("c", (dir_ / "to/l").c_str()), 0);
+  tree.entries = {Folder("a"), blobs.File("e/x", "1"), blobs.File("l/d", "2"),
+                  blobs.File("l/x", "1"), blobs.File("new", "1")};
+  EXPECT_THAT(FindOthers(request, "", tree, 9), ElementsAre("a", "e/x", "l/d", "l/x"))
+      << "nothing can be written through a link or below a file";
 
   RunFolderRequest own = request;
   own.to = dir_ / ("gpulayer_runs/" + Make(Request(kServer, 42)));

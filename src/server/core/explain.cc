@@ -75,18 +75,18 @@ WorkerReason ReasonOf(const State& state, const Job& job, const Task* task, cons
   if (!worker.quarantine.empty()) {
     reason.kind = WorkerReason::Kind::kHeld;
     reason.lacks.push_back("given no work: " + worker.quarantine);
-  } else if (task != nullptr && task->failed_on.contains(profile.id)) {
-    reason.kind = WorkerReason::Kind::kHeld;
-    reason.lacks.push_back("could not start this task before; it is tried again later");
-  } else if (job.RestsOn(profile.id, now)) {
-    reason.kind = WorkerReason::Kind::kHeld;
-    reason.lacks.push_back("could not start another task of this job; it is tried again later");
   } else if (worker.state == WorkerState::kOffline) {
     reason.lacks.push_back("offline");
   } else if (worker.state == WorkerState::kSuspect) {
     reason.lacks.push_back("not heard of lately");
   } else if (worker.leaving) {
     reason.lacks.push_back("stopping");
+  } else if (task != nullptr && task->failed_on.contains(profile.id)) {
+    reason.kind = WorkerReason::Kind::kHeld;
+    reason.lacks.push_back("could not start this task before; it is tried again later");
+  } else if (job.RestsOn(profile.id, now)) {
+    reason.kind = WorkerReason::Kind::kHeld;
+    reason.lacks.push_back("could not start another task of this job; it is tried again later");
   } else {
     reason.lacks = InUse(state, worker, need);
     if (!reason.lacks.empty()) return reason;
@@ -137,7 +137,7 @@ Explanation ExplainJob(const State& state, const Job& job, Instant now) {
     out.summary = Summary(out, now);
     return out;
   }
-  out.waiting_since = job.record.created;
+  out.waiting_since = job.waiting_since.value_or(job.record.created);
   for (const auto& [id, other] : state.jobs) {
     if (id >= job.record.id) break;
     out.ahead += other.record.queued.size() + other.requeued.size();

@@ -110,6 +110,11 @@ void StartAttempt(Turn& turn, Job& job, TaskIndex index, Worker& worker, Allocat
   task.attempt = std::move(attempt);
 }
 
+void NoteStarts(Turn& turn, Job& job, const AttemptRecord& attempt) {
+  turn.state.workers.at(attempt.worker).spawn_failed_jobs.clear();
+  job.rests.erase(attempt.worker);
+}
+
 void MarkRunning(Turn& turn, Job& job, Task& task, WallTime at) {
   AttemptRecord& attempt = *task.attempt;
   attempt.state = AttemptState::kRunning;
@@ -118,9 +123,7 @@ void MarkRunning(Turn& turn, Job& job, Task& task, WallTime at) {
   task.failed_on.clear();
   task.failed_names.clear();
   task.failed_starts = 0;
-  Worker& worker = turn.state.workers.at(attempt.worker);
-  worker.spawn_failed_jobs.clear();
-  job.rests.erase(attempt.worker);
+  NoteStarts(turn, job, attempt);
   turn.Put(attempt);
   Move(turn, job, task, TaskState::kRunning);
 }
@@ -161,6 +164,7 @@ void EndTask(Turn& turn, Job& job, Task& task, const Outcome& outcome, WallTime 
 }
 
 void Requeue(Turn& turn, Job& job, Task& task) {
+  if (!job.HasQueued()) job.waiting_since = turn.now.wall;
   job.requeued.Add(job.PositionOf(task.record.ref.task));
   Move(turn, job, task, TaskState::kQueued);
   SyncQueue(turn.state, job);

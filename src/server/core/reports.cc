@@ -36,6 +36,7 @@ void NoteStart(Turn& turn, Job& job, Task& task, std::optional<Duration> ago) {
   AttemptRecord& attempt = *task.attempt;
   const bool better = task.start_guessed && ago;
   if (attempt.started && !better) return;
+  NoteStarts(turn, job, attempt);  // a short program is never reported as running
   const WallTime at = Before(turn, attempt, ago);
   if (better) job.record.started = std::min(at, job.record.started.value_or(at));
   attempt.started = at;

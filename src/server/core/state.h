@@ -80,6 +80,8 @@ struct Job {
   // Of its tasks that are over, the last end; none: none is. What is not known any more after a
   // restart counts as now.
   std::optional<WallTime> last_end;
+  // Since when tasks of it wait again, none: since the submit. Not known any more after a restart.
+  std::optional<WallTime> waiting_since;
   std::map<WorkerId, Rest> rests;  // until one of its tasks starts there
 
   bool RestsOn(const WorkerId& worker, TimePoint now) const {

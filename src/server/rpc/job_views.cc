@@ -22,6 +22,36 @@ Result<std::size_t> PageSize(std::int32_t limit) {
   return std::min(static_cast<std::size_t>(limit), limits::kMaxPageItems);
 }
 
+// Tasks that have never left `queued` have no row. Of an array there may be a million: they are
+// listed to whoever asks for them.
+bool ListsQueued(const JobRecord& job, const TaskPage& page) {
+  const auto& states = page.states;
+  if (states.empty()) return !job.spec->array || page.only;
+  return std::find(states.begin(), states.end(), TaskState::kQueued) != states.end();
+}
+
+// The first `most` of tasks and queued ones from `from` on.
+void AddQueued(const JobRecord& job, TaskIndex from, std::size_t most,
+               std::vector<TaskRecord>* tasks) {
+  const TaskNumbers& numbers = job.spec->tasks;
+  std::size_t added = 0;
+  for (const auto& [begin, end] : job.queued.runs()) {
+    std::int64_t position = begin;
+    if (numbers.At(position) < from) position = std::max(begin, numbers.PositionOf(from));
+    for (; position < end && added < most; ++position) {
+      const TaskIndex index = numbers.At(position);
+      if (index < from) continue;
+      TaskRecord task;
+      task.ref = {job.id, index};
+      tasks->push_back(std::move(task));
+      ++added;
+    }
+  }
+  std::sort(tasks->begin(), tasks->end(),
+            [](const TaskRecord& a, const TaskRecord& b) { return a.ref.task < b.ref.task; });
+  if (tasks->size() > most) tasks->resize(most);
+}
+
 }  // namespace
 
 Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobReply* out) {
@@ -34,8 +64,10 @@ Status ReadJob(StoreReader& reader, JobId id, const TaskPage& page, pb::GetJobRe
   if (page.only && !job.spec->HasTask(*page.only)) {
     return NotFound("job " + ToString(id) + ": no task " + std::to_string(page.only->value()));
   }
-  GPULAYER_ASSIGN_OR_RETURN(const std::vector<TaskRecord> tasks,
-                            reader.GetTasks(id, from, page.only ? 1 : limit + 1, page.states));
+  const std::size_t most = page.only ? 1 : limit + 1;
+  GPULAYER_ASSIGN_OR_RETURN(std::vector<TaskRecord> tasks,
+                            reader.GetTasks(id, from, most, page.states));
+  if (ListsQueued(job, page)) AddQueued(job, from, most, &tasks);
   std::size_t bytes = 0;
   for (const TaskRecord& task : tasks) {
     if (page.only && task.ref.task != *page.only) break;

@@ -221,7 +221,8 @@ Result<AttemptStatus> DecodeStatus(std::string_view bytes, std::string_view atte
   s.swept = r.I64();
   s.unreachable = r.I64();
   s.swept_names = r.Strs();
-  s.attempt = r.Str();
+  // A gpulayer-exec from before the field may run on under a newer worker.
+  s.attempt = r.AtEnd() ? std::string(attempt) : r.Str();
   const bool known = s.failed_step >= StartStep::kNone && s.failed_step <= StartStep::kNever &&
                      s.order >= StopOrder::kNone && s.order <= StopOrder::kShutdown;
   const bool ended =
