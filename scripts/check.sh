@@ -9,6 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 mode=${1:-changed}
 case $mode in
+  -h | --help)
+    sed -n '2,/^set /{/^#/s/^# \?//p}' scripts/check.sh
+    exit
+    ;;
   changed | --all | --cheap) ;;
   *)
     echo "usage: scripts/check.sh [--all | --cheap]" >&2

@@ -255,7 +255,8 @@ std::string ProgramText(const JobInfo& job, const std::string& source_dir) {
   const std::string said = (shown.empty() ? "" : shown + ": ") + why + ". ";
   if (cause == CauseKind::kNotExecutable) {
     if (why.find("Permission denied") != std::string::npos) {
-      return said + ChmodText(program);
+      return program[0] == '/' ? said + "On the worker it may not be executed"
+                               : said + ChmodText(program);
     }
     if (why.find("No such file") != std::string::npos) {
       return said + "The program in its first line (#!) is not on the worker";

@@ -445,6 +445,9 @@ class Parser::Impl {
     }
     std::string out = Printable(word) + " is no option of " + help_of_;
     const std::string meant = MeantOption(word, names);
+    if (word == "--target" && verb_->path == "run") {
+      return out + ", which is for this machine: `gpulayer submit --target NAME` goes elsewhere";
+    }
     if (meant.empty()) return out;
     out += ". Did you mean " + meant;
     const bool built = !verb_->app->get_option(meant)->get_description().empty();

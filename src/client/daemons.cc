@@ -291,6 +291,20 @@ Result<StartedDaemon> DaemonDir::Start(const std::string& program,
   return out;
 }
 
+std::string DaemonDir::Complaint(const StartedDaemon& daemon) const {
+  const Result<std::string> text = ReadFile(LogPath(daemon.log));
+  if (!text.ok() || daemon.log_begin > text->size()) return "";
+  std::string last;
+  for (const std::string& line : Split(std::string_view(*text).substr(daemon.log_begin), '\n')) {
+    // "2026-01-31T12:00:00.000+00:00 W gpulayer-worker[42] the words"
+    const std::size_t words = line.find("] ");
+    const bool bad = line.find(" W gpulayer-") != std::string::npos ||
+                     line.find(" E gpulayer-") != std::string::npos;
+    if (bad && words != std::string::npos) last = line.substr(words + 2);
+  }
+  return last.empty() ? "" : ": " + Printable(last);
+}
+
 Status DaemonDir::CheckAlive(const StartedDaemon& daemon, const std::string& what) const {
   if (!Gone(daemon.process)) return OkStatus();
   std::string why;

@@ -73,6 +73,8 @@ class DaemonDir {
   // until it holds its own (--started-under).
   Result<StartedDaemon> Start(const std::string& program, const std::vector<std::string>& args,
                               const std::string& log) const;
+  // ": what it last logged as a warning or an error", since it was started; or nothing.
+  std::string Complaint(const StartedDaemon& daemon) const;
   // Waits until `ready` says so (null: not yet). UNAVAILABLE with the daemon's last words if it
   // ended instead; DEADLINE_EXCEEDED.
   template <typename Ready>
@@ -82,8 +84,8 @@ class DaemonDir {
       if (ready()) return OkStatus();
       GPULAYER_RETURN_IF_ERROR(CheckAlive(daemon, what));
       if (std::chrono::steady_clock::now() >= end) {
-        return DeadlineExceeded(what + ": it does not answer within 25s. See " +
-                                LogPath(daemon.log) + ".");
+        return DeadlineExceeded(what + ": it does not answer within 25s" + Complaint(daemon) +
+                                ". See " + LogPath(daemon.log) + ".");
       }
       Pause();
     }

@@ -42,7 +42,7 @@ Result<api::WorkerInfo> api::DetectWorker() {
   GPULAYER_ASSIGN_OR_RETURN(std::string program, client::FindProgram("gpulayer-worker"));
   spawn.argv = {std::move(program), "--print-resources"};
   GPULAYER_ASSIGN_OR_RETURN(client::Pipe pipe, client::MakePipe());
-  spawn.stdout_fd = pipe.write_end.get();
+  spawn.stdout_fd = spawn.stderr_fd = pipe.write_end.get();
   GPULAYER_ASSIGN_OR_RETURN(const pid_t pid, client::Spawn(spawn));
   pipe.write_end.Reset();
   std::string text;
@@ -55,9 +55,12 @@ Result<api::WorkerInfo> api::DetectWorker() {
   }
   ::waitpid(pid, nullptr, 0);
   const json j = json::parse(text, nullptr, false);
-  if (!j.is_object())
-    return Unavailable(
-        "detect resources: gpulayer-worker could not tell. Run it by hand to see why.");
+  if (!j.is_object()) {
+    const std::string own = "gpulayer-worker: ";
+    const std::string why = TrimmedEnd(text.starts_with(own) ? text.substr(own.size()) : text);
+    return Unavailable("detect resources: " +
+                       (why.empty() ? "gpulayer-worker ended without a word." : Printable(why)));
+  }
   WorkerInfo worker;
   worker.name = Text(j, "name");
   if (worker.name.empty()) {  // as the worker itself would

@@ -310,6 +310,13 @@ class Alone(unittest.TestCase):
         self.assertEqual((folders[0], folders[2]), ("1", "local-1"))
         self.assertRegex(folders[1], r"^1-[0-9a-f]{6}$")
 
+    def test_a_mistake_in_worker_toml_is_said_by_resources_detect(self) -> None:
+        (self.home.path / "data").mkdir()
+        (self.home.path / "data/worker.toml").write_text("slots = 3\n")
+        done = self.home.run("resources", "detect")
+        self.assertEqual((done.returncode, done.stdout), (1, b""), done)
+        self.assertIn(b"worker.toml:1: unknown key 'slots'", done.stderr)
+
     def test_in_the_foreground_until_a_daemon_dies(self) -> None:
         for name in ("server", "worker"):
             up = self.home.start("up", "--foreground", "--listen", "127.0.0.1:0")

@@ -296,6 +296,8 @@ TEST(ParseTest, WhatOthersCallItIsUnderstoodAsAHint) {
       {{"job", "cancel", "--force", "7"}, "Did you mean --now?"},
       {{"job", "result", "--out", "x", "7"}, "Did you mean --to?"},
       {{"up", "--port", "1"}, "Did you mean --listen?"},
+      {{"run", "--target", "box", "--", "true"},
+       "--target is no option of run, which is for this machine: `gpulayer submit --target NAME`"},
       {{"submit", "--zzzzzz", "--", "true"}, "--zzzzzz is no option of submit. See"},
   });
 }
