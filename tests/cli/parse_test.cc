@@ -262,7 +262,11 @@ TEST(ParseTest, AProgramThatDidNotStartIsNamedWithWhatToDo) {
   job.outcome.cause = CauseKind::kNotExecutable;
   EXPECT_NE(ProgramText(job, "").find("in its first line (#!)"), std::string::npos);
   job.outcome.cause_text = "program cannot be executed: Permission denied";
+  EXPECT_NE(ProgramText(job, "").find("On the worker it may not be executed"), std::string::npos);
+  job.request.command = {"./train.py"};
   EXPECT_NE(ProgramText(job, "").find("chmod +x"), std::string::npos);
+  job.outcome.cause_text = "program cannot be executed: Argument list too long";
+  EXPECT_NE(ProgramText(job, "").find("more than the worker's system takes"), std::string::npos);
   job.outcome.cause_text = "program cannot be executed: Exec format error";
   EXPECT_NE(ProgramText(job, "").find("like #!/bin/sh"), std::string::npos);
 }
