@@ -25,8 +25,6 @@
 namespace gpulayer {
 namespace {
 
-// Removes a folder's tree with one descriptor, however deep it is: the way back up is `..`, and it
-// must lead to the folder that we came from.
 #if defined(O_PATH)
 constexpr int kOnlyToGoOn = O_PATH;  // needs no right to list the folder
 #else
@@ -47,6 +45,8 @@ std::string MountOf(int fd) {
 std::string MountOf(int) { return ""; }
 #endif
 
+// Removes a folder's tree with one descriptor, however deep it is: the way back up is `..`, and it
+// must lead to the folder that we came from.
 class TreeRemover {
  public:
   explicit TreeRemover(std::string top) : top_(std::move(top)) {

@@ -1,5 +1,5 @@
 // Files of our own: records, keys, configurations. Whatever has taken the place of one, reading it
-// neither waits nor fills the memory.
+// does not wait, nor, within a limit, fill the memory.
 #ifndef GPULAYER_BASE_OWN_FILE_H_
 #define GPULAYER_BASE_OWN_FILE_H_
 

@@ -294,10 +294,14 @@ class Merger {
   }
 
   void NameKeptOut(const std::vector<std::string>& folders) {
-    for (const std::string& folder : folders) {
-      LeaveOut(folder, 0,
+    // Many of them must not take the place of what is said after them.
+    for (std::size_t i = 0; i < std::min(folders.size(), kNamed); ++i) {
+      LeaveOut(folders[i], 0,
                "never comes home. Write to $GPULAYER_OUTPUT_DIR what is wanted of it (an archive, "
                "say)");
+    }
+    if (folders.size() > kNamed) {
+      out_.result.left_out_count += static_cast<std::int64_t>(folders.size() - kNamed);
     }
   }
 

@@ -71,7 +71,7 @@ struct Collected {
 Result<Collected> Collect(const CollectRequest& request);
 
 // A pattern of --output as it is matched: "./a", "a//b" and "a/./b" mean the paths /a, a/b and a/b.
-// INVALID_ARGUMENT: it can match nothing (it is absolute, leads out, is malformed…), and what to write
+// INVALID_ARGUMENT: it can match nothing (it leads out, is malformed…), and what to write
 // instead.
 Result<std::string> NormalOutputGlob(const std::string& pattern);
 

@@ -256,7 +256,7 @@ class Walker {
       return;
     }
     std::string path = folder.empty() ? name.name : folder + "/" + name.name;
-    if (plan_.use_rules && name.name == ".git") return KeepOut(path);
+    if (plan_.use_rules && name.name == ".git") return KeepOut(path, name.type == DT_DIR);
     if (path.size() > kMaxPathBytes) {
       Warn(path.substr(0, 200) + "...", "its path is longer than 4000 bytes");
       return;
@@ -298,8 +298,8 @@ class Walker {
     Add(dir, name.name, std::move(path), info, self.index);
   }
 
-  void KeepOut(const std::string& path) {
-    if (plan_.name_ignored) out_.kept_out.push_back(path + "/");
+  void KeepOut(const std::string& path, bool is_folder = true) {
+    if (plan_.name_ignored) out_.kept_out.push_back(is_folder ? path + "/" : path);
   }
 
   // Whether the rules let this name through; of a folder: whether it must be read at all.

@@ -124,7 +124,6 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
   }
 
   Result<Step> Turn(v1::LogChunk* out) {
-    std::optional<View> view;
     if (!chosen_) {
       if (request_.offset() < 0 || request_.tail_lines() < 0 || request_.attempt() < 0) {
         return InvalidArgument("logs: a negative number");
@@ -132,8 +131,8 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
       // Task and attempt of one moment: an end between two looks would pass for one that is tried
       // again, whose next attempt is waited for.
       const StoreReader::Snapshot snapshot(*reader_);
-      GPULAYER_ASSIGN_OR_RETURN(view, ReadTask());
-      GPULAYER_RETURN_IF_ERROR(Choose(*view));
+      GPULAYER_ASSIGN_OR_RETURN(const View view, ReadTask());
+      GPULAYER_RETURN_IF_ERROR(Choose(view));
       want_tail_ = request_.has_tail_lines() && offset_ == 0;
     }
     out->set_attempt(attempt_.value());

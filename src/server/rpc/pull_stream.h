@@ -3,8 +3,10 @@
 //
 // A subclass says how to make a message (Produce, on a pool thread, may block on files) and where
 // that runs (Schedule); whatever may make Produce find more calls Wake(). A wake that comes while
-// Produce runs or a write is outstanding is not lost: Produce runs once more. Threads:   Wake() and
-// End() from any thread; Produce never runs twice at once, nor after the stream is finished.
+// Produce runs or a write is outstanding is not lost: Produce runs once more.
+//
+// Threads:   Wake() and End() from any thread; Produce never runs twice at once, nor after the
+//            stream is finished.
 // Ownership: owns itself until gRPC says OnDone; others hold weak pointers.
 #ifndef GPULAYER_SERVER_RPC_PULL_STREAM_H_
 #define GPULAYER_SERVER_RPC_PULL_STREAM_H_
@@ -47,8 +49,8 @@ class PullStream : public grpc::ServerWriteReactor<Response>,
     raw->self_ = stream;
     {
       MutexLock lock(raw->mutex_);
-      raw->busy_ =
-          true;  // a wake before it has subscribed to everything must not begin the first turn
+      // A wake before it has subscribed to everything must not begin the first turn.
+      raw->busy_ = true;
     }
     registry.Add(stream, token_id);
     raw->OnLaunch();

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/fs.h"
-#include "base/own_file.h"
 #include "base/text.h"
 #include "worker/probe/probe.h"
 
