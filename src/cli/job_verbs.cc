@@ -48,7 +48,7 @@ JobState ToState(const std::string& text) {
 void AddList(Parser& parser, const std::string& path) {
   auto args = std::make_shared<ListArgs>();
   ListOptions& options = args->options;
-  Verb verb = parser.Add(path, "List jobs, newest first.", "gpulayer job list --state running");
+  Verb verb = parser.Add(path, "List jobs, newest first.", "gpulayer " + path + " --state running");
   AddCommon(verb, &args->common);
   verb.Text(
       "--state", "STATE", [&options](const std::string& text) { options.state = ToState(text); },
@@ -116,7 +116,8 @@ void AddLogs(Parser& parser, const std::string& path) {
   auto typed = std::make_shared<Typed>();
   LogsArgs& args = typed->args;
   args.options.follow = false;
-  Verb verb = parser.Add(path, "Print what a job wrote, byte for byte.", "gpulayer job logs -f 42");
+  Verb verb =
+      parser.Add(path, "Print what a job wrote, byte for byte.", "gpulayer " + path + " -f 42");
   AddTarget(verb, &args.common.target);
   verb.Flag("-f,--follow", &args.options.follow,
             "wait for more until the job ends, and exit with its code");
@@ -163,7 +164,7 @@ void AddWait(Parser& parser) {
 
 void AddCancel(Parser& parser, const std::string& path) {
   auto args = std::make_shared<CancelArgs>();
-  Verb verb = parser.Add(path, "Cancel jobs or tasks.", "gpulayer job cancel 42");
+  Verb verb = parser.Add(path, "Cancel jobs or tasks.", "gpulayer " + path + " 42");
   AddCommon(verb, &args->common);
   verb.Flag("--now", &args->options.now, "without the job's grace");
   verb.Words(
