@@ -219,7 +219,8 @@ int RunJobRetry(const RetryArgs& args) {
   return WithClient(args.common, kFailed, [&](Client& client) -> Result<int> {
     GPULAYER_TRY(const Job job, client.Retry(args.job, args.options));
     for (const std::string& warning : job.warnings()) PrintNote(warning);
-    PrintOut(args.common.json ? SubmittedJson(job) : std::to_string(job.id()) + "\n");
+    PrintOut(args.common.json ? SubmittedJson({job.id(), job.existed(), job.warnings()})
+                              : std::to_string(job.id()) + "\n");
     return 0;
   });
 }

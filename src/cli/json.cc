@@ -291,11 +291,11 @@ std::string ResourcesJson(const WorkerInfo& offered) {
 
 std::string VersionJson(const std::string& version) { return Text(Json{{"version", version}}); }
 
-std::string SubmittedJson(const Job& job) {
+std::string SubmittedJson(const SubmittedDocument& submitted) {
   Json warnings = Json::array();
-  for (const std::string& warning : job.warnings()) warnings.push_back(Bytes(warning));
-  return Text(
-      Json{{"id", job.id()}, {"existed", job.existed()}, {"warnings", std::move(warnings)}});
+  for (const std::string& warning : submitted.warnings) warnings.push_back(Bytes(warning));
+  return Text(Json{
+      {"id", submitted.job}, {"existed", submitted.existed}, {"warnings", std::move(warnings)}});
 }
 
 std::string SourceJson(const SourceListing& listing) {

@@ -3,6 +3,7 @@
 #ifndef GPULAYER_CLI_JSON_H_
 #define GPULAYER_CLI_JSON_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +25,12 @@ std::string NewTokenJson(const NewToken& token);
 std::string TargetListJson(const std::vector<TargetInfo>& targets);
 std::string ResourcesJson(const WorkerInfo& offered);  // of `resources detect`
 std::string VersionJson(const std::string& version);
-std::string SubmittedJson(const Job& job);
+struct SubmittedDocument {
+  std::int64_t job = 0;
+  bool existed = false;
+  std::vector<std::string> warnings;
+};
+std::string SubmittedJson(const SubmittedDocument& submitted);
 std::string SourceJson(const SourceListing& listing);
 std::string CancelJson(const CancelSummary& summary);
 std::string UpJson(const UpReport& report);

@@ -122,7 +122,8 @@ int RunSubmit(const SubmitArgs& args) {
   }
   for (const std::string& warning : job->warnings()) PrintNote(warning);
   if (args.detach) {
-    PrintOut(args.common.json ? SubmittedJson(*job) : std::to_string(job->id()) + "\n");
+    PrintOut(args.common.json ? SubmittedJson({job->id(), job->existed(), job->warnings()})
+                              : std::to_string(job->id()) + "\n");
     return 0;
   }
   session.Owns(*client, job->id());

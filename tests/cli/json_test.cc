@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
+
+#include "cli/verbs.h"
 
 namespace gpulayer::cli {
 namespace {
@@ -122,6 +127,104 @@ TEST_F(JsonTest, StatusKeepsAllBitsOfTheIncarnation) {
             std::string::npos);
 }
 
+TEST_F(JsonTest, ArrayWithItems) {
+  JobInfo job;
+  job.id = 8;
+  job.user = "ann";
+  job.state = JobState::kRunning;
+  job.request.name = "convert";
+  job.request.command = {"convert", "{}"};
+  job.request.array = TaskRange{0, 4, 2};
+  job.request.max_parallel = 2;
+  job.created = At(0);
+  job.started = At(1);
+  job.retry_of = 3;
+  job.is_array = job.has_items = true;
+  job.task_count = 3;
+  job.task_states = {{JobState::kQueued, 2}, {JobState::kRunning, 1}};
+  TaskInfo task;
+  task.index = 4;
+  task.item = "a\xff.png";
+  task.state = JobState::kRunning;
+  job.tasks = {task};
+  job.next_task = 5;
+  Check("job_array.json", JobJson(job));
+}
+
+TEST_F(JsonTest, Worker) {
+  WorkerInfo w;
+  w.id = std::string(32, 'b');
+  w.name = "box";
+  w.zone = "hall";
+  w.region = "north";
+  w.state = WorkerState::kSuspect;
+  w.slots_used = 1;
+  w.memory_used_bytes = 2;
+  w.devices_used = {"GPU-1"};
+  w.running = 1;
+  Check("worker.json", WorkerJson(w));
+}
+
+TEST_F(JsonTest, Status) {
+  ServerInfo server;
+  server.version = "0.1.0";
+  server.uuid = std::string(32, 'c');
+  server.incarnation = 5;
+  server.role = "admin";
+  server.user = "ann";
+  server.started = At(0);
+  server.task_counts = {{"queued", 2}, {"running", 1}};
+  server.workers_online = 1;
+  server.workers_known = 2;
+  server.slots_total = 8;
+  server.slots_used = 4;
+  server.blobs_received = 3;
+  server.blob_bytes_received = 300;
+  server.addresses = {"192.168.1.5:7461"};
+  server.data_dir = "/d";
+  Check("status.json", StatusJson(server, "here"));
+}
+
+TEST_F(JsonTest, Up) {
+  UpReport report;
+  report.was_up = true;
+  report.restarted = {"worker"};
+  report.data_dir = "/d";
+  report.addresses = {"192.168.1.5:7461"};
+  report.join_token = "gl1.worker.x";
+  report.login_token = "gl1.client.x";
+  Check("up.json", UpJson(report));
+}
+
+TEST_F(JsonTest, SubmittedAndSource) {
+  Check("submitted.json", SubmittedJson({7, true, {"no worker is known yet"}}));
+  SourceListing listing;
+  listing.files = {{"a.txt", 3}, {"b\xff", 4}};
+  listing.total_bytes = 7;
+  listing.ignored = {"data/"};
+  listing.warnings = {"link: it leaves the folder"};
+  Check("source.json", SourceJson(listing));
+}
+
+TEST_F(JsonTest, Results) {
+  DownloadReport outputs;
+  outputs.folder = "gpulayer_runs/42";
+  outputs.files = 1;
+  outputs.bytes = 5;
+  outputs.left_out = {{"big.bin", 9, "over the limit of 4B"}};
+  outputs.left_out_count = 1;
+  Check("result.json", ResultJson({Ended(), outputs}));
+  JobResult fine;
+  fine.job = 7;
+  fine.state = JobState::kSucceeded;
+  fine.exit_code = 0;
+  fine.cause = CauseKind::kProgram;
+  fine.created = At(0);
+  fine.started = At(1);
+  fine.ended = At(2);
+  Check("results.json", ResultListJson({ResultOf(Ended()), fine}));
+}
+
 TEST_F(JsonTest, Small) {
   WorkerInfo offered;
   offered.name = "box";
@@ -134,6 +237,59 @@ TEST_F(JsonTest, Small) {
                           JoinJson({"box", "mac:7461", std::string(32, 'b'), true, false}) +
                           TargetJson({"box", "box:7461", "ann", "client", "u", true}) +
                           LogoutJson("box") + RevokedJson("3f9c"));
+}
+
+// A document is a contract: who adds a verb, or --json to one, pins what it prints.
+TEST(JsonOfVerbsTest, EachHasAGoldenFile) {
+  const std::map<std::string, std::string> golden = {
+      {"up", "up.json"},
+      {"down", "verbs.json"},
+      {"join", "verbs.json"},
+      {"login", "verbs.json"},
+      {"logout", "verbs.json"},
+      {"target list", "small.json"},
+      {"target use", "verbs.json"},
+      {"submit", "submitted.json source.json result.json"},  // --detach, --dry-run, attached
+      {"run", "result.json"},
+      {"job list", "job_list.json"},
+      {"ps", "job_list.json"},
+      {"job show", "job.json"},
+      {"job explain", "explain.json"},
+      {"job attach", "result.json"},
+      {"job wait", "results.json"},
+      {"job cancel", "small.json"},
+      {"cancel", "small.json"},
+      {"job result", "result.json"},
+      {"job retry", "submitted.json"},
+      {"worker list", "workers.json"},
+      {"worker show", "worker.json"},
+      {"resources detect", "small.json"},
+      {"token create", "small.json"},
+      {"token list", "tokens.json"},
+      {"token revoke", "verbs.json"},
+      {"status", "status.json"},
+      {"version", "small.json"},
+  };
+  Parser parser("", "");
+  for (auto* add : {AddHostVerbs, AddLoginVerbs, AddSubmitVerbs, AddJobVerbs, AddWorkerVerbs,
+                    AddTokenVerbs, AddOtherVerbs}) {
+    add(parser);
+  }
+  std::set<std::string> verbs, pinned;
+  for (const VerbInfo& verb : parser.Describe()) {
+    if (std::count(verb.options.begin(), verb.options.end(), "--json") == 0) continue;
+    std::string path;
+    for (const std::string& word : verb.path) path += (path.empty() ? "" : " ") + word;
+    verbs.insert(path);
+  }
+  for (const auto& [verb, files] : golden) {
+    pinned.insert(verb);
+    std::istringstream names(files);
+    for (std::string name; names >> name;) {
+      EXPECT_TRUE(std::ifstream(std::string(GPULAYER_GOLDEN_DIR) + "/" + name).good()) << name;
+    }
+  }
+  EXPECT_EQ(verbs, pinned);
 }
 
 }  // namespace
