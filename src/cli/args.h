@@ -34,6 +34,9 @@ struct SubmitArgs {
   bool detach = false;
   bool dry_run = false;
   bool all_logs = false;
+  // The pyproject.toml that says what was not typed, and the options that it says; empty: none.
+  std::string project_file;
+  std::vector<std::string> project_options;
 };
 int RunSubmit(const SubmitArgs& args);
 

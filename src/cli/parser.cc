@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <list>
+#include <map>
 #include <sstream>
 
 #include "cli/hints.h"
@@ -98,6 +99,7 @@ std::pair<std::string, std::string> ToKeyValue(const std::string& option, const 
 struct Verb::State {
   CLI::App* app;
   std::string path;
+  std::function<std::vector<Preset>(const IsTyped&)> presets;
   std::vector<std::function<void()>> steps;  // conversions and checks
   std::vector<std::string>* command = nullptr;
   std::vector<std::string> extra;  // words that stand where a command's `--` should
@@ -235,6 +237,10 @@ void Verb::NotBuilt(const std::vector<std::string>& names) {
 }
 
 void Verb::Hide(const std::string& name) { state_->app->get_option(name)->group(""); }
+
+void Verb::Presets(std::function<std::vector<Preset>(const IsTyped&)> presets) {
+  state_->presets = std::move(presets);
+}
 
 void Verb::StandsForAProgram() { state_->failed = kCouldNot; }
 void Verb::Check(std::function<void()> check) { state_->steps.push_back(std::move(check)); }
@@ -379,16 +385,53 @@ class Parser::Impl {
 
   // All words have been read.
   void Finish(const Verb::State& verb) {
-    CheckValues(*verb.app);
-    if (verb.command != nullptr) {
-      if (const std::string hint = ForgottenDashes(); !hint.empty()) Usage(hint);
-      if (!verb.extra.empty()) {
-        Usage("\"" + Printable(verb.extra.front()) +
-              "\" is no option; the command stands after `--`");
+    const std::map<std::string, std::string> places = TakePresets(verb);
+    try {
+      CheckValues(*verb.app);
+      if (verb.command != nullptr) {
+        if (const std::string hint = ForgottenDashes(); !hint.empty()) Usage(hint);
+        if (!verb.extra.empty()) {
+          Usage("\"" + Printable(verb.extra.front()) +
+                "\" is no option; the command stands after `--`");
+        }
+        *verb.command = command_;
       }
-      *verb.command = command_;
+      for (const auto& step : verb.steps) step();
+    } catch (const CLI::ValidationError& e) {
+      // "--memory: ...", which nobody has typed.
+      const std::string text = e.what();
+      const auto place = places.find(text.substr(0, text.find_first_of(": ")));
+      if (place == places.end()) throw;
+      Usage(place->second + ": " + text);
     }
-    for (const auto& step : verb.steps) step();
+  }
+
+  // By option, where the value comes from that stands for a typed one.
+  std::map<std::string, std::string> TakePresets(const Verb::State& verb) {
+    std::map<std::string, std::string> places;
+    if (!verb.presets) return places;
+    const auto typed = [&verb](const std::string& name) {
+      const CLI::Option* option = verb.app->get_option_no_throw(name);
+      return option != nullptr && !option->empty();
+    };
+    for (const Preset& preset : verb.presets(typed)) {
+      if (preset.values.empty()) continue;
+      CLI::Option* option = verb.app->get_option(preset.option);
+      const std::vector<std::string> own = option->results();
+      if (!own.empty() && !preset.with_typed) continue;
+      if (own.empty()) places[preset.option] = preset.at;
+      option->clear();
+      option->add_result(preset.values);
+      option->add_result(own);
+      try {
+        option->run_callback();
+      } catch (const CLI::ConversionError& e) {
+        Usage(preset.at + ": " + NotConverted(e));
+      } catch (const CLI::Error& e) {
+        Usage(preset.at + ": " + e.what());
+      }
+    }
+    return places;
   }
 
   static bool IsGroup(CLI::App* app) { return !SubVerbs(app).empty(); }

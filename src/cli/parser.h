@@ -48,6 +48,14 @@ inline constexpr char kFile[] = "FILE";
 inline constexpr char kToken[] = "TOKEN";
 inline constexpr char kNumber[] = "N";
 
+// A value for an option that was not typed. `at`, as "pyproject.toml:7", leads what is wrong with it.
+struct Preset {
+  std::string option;
+  std::vector<std::string> values;
+  std::string at;
+  bool with_typed = false;  // of one that takes many: before those that were typed
+};
+
 // One verb. The help shows its options in the order of these calls. An empty value is refused, and
 // so is a second one unless the name says Many. Conversions (of what was typed) and checks run in
 // this order, too, once all words have been read.
@@ -87,6 +95,9 @@ class Verb {
   // Options of the contract that this version does not have: said so, never taken and ignored.
   void NotBuilt(const std::vector<std::string>& names);
 
+  // Called before all conversions and checks that stand here, with what was typed.
+  using IsTyped = std::function<bool(const std::string& option)>;
+  void Presets(std::function<std::vector<Preset>(const IsTyped& typed)> presets);
   // Exits with kCouldNot instead of kFailed if its answer could not be written.
   void StandsForAProgram();
   void Check(std::function<void()> check);  // what no single value shows; ends in Usage() or not

@@ -45,7 +45,26 @@ bool HasUnreadInput() {
   return ::poll(&input, 1, 0) == 1 && ::ioctl(STDIN_FILENO, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
+// What was not typed and is asked for all the same.
+void NoteDefaults(const SubmitArgs& args) {
+  std::string names;
+  for (const std::string& name : args.project_options) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) PrintNote("defaults of " + Printable(args.project_file) + ": " + names);
+}
+
+// The other verbs look into no project.
+void NoteTarget(const SubmitArgs& args) {
+  const std::vector<std::string>& options = args.project_options;
+  if (std::find(options.begin(), options.end(), "target") == options.end()) return;
+  const std::string target = Printable(args.common.target);
+  const std::string why = ", as " + Printable(args.project_file) + " says";
+  PrintNote(target == "local" ? "this runs here, alone" + why
+                              : "this goes to " + target + why +
+                                    ": `gpulayer job` wants --target " + target + " for it");
+}
+
 int DryRun(const SubmitArgs& args) {
+  NoteDefaults(args);
   const Result<SourceListing> listing = Client::PreviewSource(args.spec);
   if (!listing.ok()) return Refused(listing.status()), kCouldNot;
   for (const std::string& warning : listing->warnings) PrintNote(warning);
@@ -101,6 +120,7 @@ int RunSubmit(const SubmitArgs& args) {
       return kCouldNot;
     }
   }
+  NoteTarget(args);
   Session session;
   Result<Client> client = Client::Connect(session.Options(args.common.target));
   // GPULAYER_TARGET may say so too, which the parser does not see.
@@ -115,6 +135,7 @@ int RunSubmit(const SubmitArgs& args) {
   }
   if (!job.ok()) {
     Refused(job.status());
+    if (client.ok()) NoteDefaults(args);
     return session.left() != 0 ? 128 + session.left() : kCouldNot;
   }
   if (session.left() == SIGINT && client->target() != "local") {

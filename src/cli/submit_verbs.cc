@@ -2,12 +2,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/project.h"
 #include "cli/verbs.h"
 #include "gpulayer/text.h"
 
@@ -17,7 +21,7 @@ namespace {
 // What needs more than a conversion to become a SubmitArgs.
 struct Typed {
   SubmitArgs args;
-  std::vector<std::string> env, env_files;
+  std::vector<std::string> project_env, env, env_files;
   std::string array, each;
   bool no_outputs = false;
 };
@@ -45,8 +49,48 @@ void CheckCommand(const SubmitArgs& args) {
   }
 }
 
+bool Contains(std::initializer_list<const char*> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What is typed wins, and GPULAYER_TARGET counts as typed.
+std::vector<Preset> ProjectPresets(Typed* typed, const Verb::IsTyped& is_typed) {
+  SubmitArgs& args = typed->args;
+  const std::string& source = args.spec.source_dir;
+  const Result<ProjectDefaults> project = ReadProjectDefaults(source.empty() ? "." : source);
+  if (!project.ok()) Usage(project.status().message());
+  const char* env = std::getenv("GPULAYER_TARGET");
+  std::string target = args.common.target;  // of `run` too
+  if (target.empty() && env != nullptr) target = env;
+  const auto theirs = project->values.find("target");
+  const bool own_target = !target.empty() || theirs == project->values.end();
+  const bool local = (own_target ? target : theirs->second.texts.front()) == "local";
+  std::vector<Preset> presets;
+  for (const auto& [name, value] : project->values) {
+    const std::string option = "--" + name;
+    if (name == "target" && own_target) continue;
+    // The private server has one worker.
+    if (local && Contains({"worker", "label", "zone", "region", "wait-for-worker"}, name)) continue;
+    if (name == "source" && is_typed("--no-source")) continue;
+    if (name == "output" && is_typed("--no-outputs")) continue;
+    if (name == "no-outputs" && is_typed("--output")) continue;
+    const bool table = name == "env" || name == "label";
+    if (is_typed(option) && !table) continue;
+    args.project_options.push_back(name);
+    if (name == "env") {  // before --env-file
+      typed->project_env = value.texts;
+      continue;
+    }
+    presets.push_back(
+        {option, value.texts, Printable(project->file) + ":" + std::to_string(value.line), table});
+  }
+  args.project_file = project->file;
+  return presets;
+}
+
 // What files set comes first, so that --env may change it.
 void AddVariables(const Typed& typed, JobSpec* spec) {
+  for (const std::string& var : typed.project_env) spec->env.push_back(ToKeyValue("env", var));
   for (const std::string& file : typed.env_files) {
     const auto vars = Need(ReadEnvFile(file), "--env-file");
     spec->env.insert(spec->env.end(), vars.begin(), vars.end());
@@ -188,6 +232,8 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
                  "--priority",         "--after",        "--after-any",     "--hold",
                  "--checkpoint-limit", "--log-limit"});
   verb.StandsForAProgram();
+  verb.Presets(
+      [typed](const Verb::IsTyped& is_typed) { return ProjectPresets(typed.get(), is_typed); });
   verb.Check([typed] { Check(*typed); });
   verb.Runs([typed] { return RunSubmit(typed->args); });
 }
