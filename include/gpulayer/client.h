@@ -51,7 +51,7 @@ struct ClientOptions {
 };
 
 enum class LogStream : std::int32_t {
-  kNote = 0,  // GPUlayer's own words: "dropped N bytes"
+  kNote = 0,  // GPUlayer's own words: "dropped N bytes of output here"
   kOut = 1,
   kErr = 2,
 };
@@ -60,7 +60,8 @@ struct LogChunk {
   LogStream stream = LogStream::kOut;
   std::string data;  // bytes as written
   std::int32_t attempt = 0;
-  Time at{};  // the worker's wall clock
+  Time at{};                       // the worker's wall clock
+  std::int64_t dropped_bytes = 0;  // of a note: output that is missing here
 };
 
 struct LogOptions {

@@ -223,6 +223,7 @@ class AllLogs {
     LogOptions options;
     options.task = task;
     const Status read = client_.StreamLogs(job_, options, [&](const LogChunk& chunk) {
+      if (chunk.dropped_bytes > 0) PrintLogNote(prefix + chunk.data);
       if (chunk.stream == LogStream::kNote) return true;
       const bool is_out = chunk.stream == LogStream::kOut;
       return Put(is_out ? out_ : err_, (is_out ? out : err).Take(chunk.data));

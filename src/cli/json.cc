@@ -65,6 +65,7 @@ Json Request(const JobSpec& spec) {
                         {"limit_bytes", spec.outputs.limit_bytes}};
   out["time_limit_ms"] = spec.time_limit ? Json(spec.time_limit->count()) : Json(nullptr);
   out["grace_ms"] = spec.grace.count();
+  out["log_limit_bytes"] = spec.log_limit_bytes;
   out["array"] = nullptr;
   if (spec.array) {
     out["array"] =

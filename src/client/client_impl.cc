@@ -263,6 +263,7 @@ Status api::Client::Impl::StreamLogs(std::int64_t job, const LogOptions& options
       out.data = std::move(*piece.mutable_data());
       out.attempt = chunk->attempt();
       out.at = Time(std::chrono::microseconds(piece.wall_us()));
+      out.dropped_bytes = piece.dropped_bytes();
       if (!on_chunk(out)) return OkStatus();
     }
   }

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "model/ids.h"
 #include "model/interval_set.h"
+#include "model/limits.h"
 #include "model/resources.h"
 
 namespace gpulayer {
@@ -132,7 +133,9 @@ struct JobSpec {
   OutputRules outputs;
   std::optional<Duration> time_limit;
   Duration grace = std::chrono::seconds(15);
-  bool array = false;  // else one task, number 0
+  std::int64_t log_limit_bytes =
+      limits::kLogLimitBytes;  // an attempt's; its head and tail are kept
+  bool array = false;          // else one task, number 0
   TaskNumbers tasks;
   Hash items;                     // blob of lines, a task's own by its position; empty: no items
   IntervalSet only;               // positions of those that are tasks of this job; empty: all

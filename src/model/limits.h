@@ -65,6 +65,11 @@ inline constexpr auto kShutdownGrace = 5s;  // `down` ends within 10 s
 
 inline constexpr auto kPrepareLimit = 30min;
 
+// A log's, unless the user says otherwise: days of chatter, and a small part of a disk. The least
+// one holds a reader's screen of both of its ends.
+inline constexpr std::int64_t kLogLimitBytes = std::int64_t{1} << 30;
+inline constexpr std::int64_t kMinLogLimitBytes = std::int64_t{64} << 10;
+
 }  // namespace gpulayer::limits
 
 #endif  // GPULAYER_MODEL_LIMITS_H_

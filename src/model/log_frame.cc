@@ -1,7 +1,11 @@
 #include "model/log_frame.h"
 
+#include <charconv>
+
 namespace gpulayer {
 namespace {
+
+constexpr std::string_view kDropped = "dropped ";
 
 std::uint64_t ReadLe(std::string_view bytes, std::size_t at, int n) {
   std::uint64_t v = 0;
@@ -16,6 +20,23 @@ void WriteLe(char* out, std::uint64_t v, int n) {
 }
 
 }  // namespace
+
+const std::string_view kHeldBackNote =
+    "half of the output's limit (--log-limit) is used: what follows is shown when the attempt is "
+    "over\n";
+
+std::string DroppedNote(std::int64_t bytes, std::string_view why) {
+  return std::string(kDropped) + std::to_string(bytes) + " bytes" + std::string(why) + "\n";
+}
+
+std::int64_t DroppedIn(std::string_view note) {
+  if (note.substr(0, kDropped.size()) != kDropped) return 0;
+  note.remove_prefix(kDropped.size());
+  std::int64_t bytes = 0;
+  const auto [end, error] = std::from_chars(note.data(), note.data() + note.size(), bytes);
+  const auto rest = note.substr(static_cast<std::size_t>(end - note.data()));
+  return error == std::errc() && rest.substr(0, 6) == " bytes" ? bytes : 0;
+}
 
 void WriteFrameHeader(char* out, LogStream stream, std::int64_t wall_us, std::size_t size) {
   WriteLe(out, size, 4);

@@ -19,7 +19,7 @@
 namespace gpulayer {
 
 enum class LogStream : std::uint8_t {
-  kNote = 0,  // GPUlayer's own words: "dropped N bytes"
+  kNote = 0,  // GPUlayer's own words, one of the two below
   kOut = 1,
   kErr = 2,
 };
@@ -33,6 +33,14 @@ void WriteFrameHeader(char* out, LogStream stream, std::int64_t wall_us, std::si
 
 // As many frames as `data` needs; none for no data.
 void AppendFrame(std::string& out, LogStream stream, std::int64_t wall_us, std::string_view data);
+
+// Output that is missing here. `why` stands behind "dropped N bytes".
+std::string DroppedNote(std::int64_t bytes, std::string_view why);
+// Of a note's data: how many bytes it says to be missing; 0: it is no such note.
+std::int64_t DroppedIn(std::string_view note);
+// What a log says when its first half is full: the rest is held back until its end is known, since
+// what stands in between may be dropped. It is for who reads meanwhile.
+extern const std::string_view kHeldBackNote;
 
 struct FrameView {
   LogStream stream = LogStream::kOut;

@@ -234,6 +234,7 @@ void ToProto(const JobSpec& in, pb::JobSpec* out, Only only) {
   out->set_max_parallel(in.max_parallel);
   if (only == Only::kWith) out->set_only(in.only.ToText());
   out->set_retry_of(in.retry_of.value());
+  out->set_log_limit_bytes(in.log_limit_bytes);
   out->set_wait_for_worker(in.wait_for_worker);
   out->set_request_id(in.request_id.value());
 }
@@ -261,6 +262,7 @@ Result<JobSpec> FromProto(const pb::JobSpec& in) {
   out.max_parallel = in.max_parallel();
   GPULAYER_ASSIGN_OR_RETURN(out.only, IntervalSet::FromText(in.only()));
   out.retry_of = JobId(in.retry_of());
+  if (in.has_log_limit_bytes()) out.log_limit_bytes = in.log_limit_bytes();
   out.wait_for_worker = in.wait_for_worker();
   out.request_id = RequestId(in.request_id());
   GPULAYER_RETURN_IF_ERROR(CheckSpec(out));
@@ -280,6 +282,9 @@ Status CheckSpec(const JobSpec& spec) {
     return Bad("--time: more than 0 is needed");
   if (spec.grace < Duration::zero()) return Bad("--grace: not less than 0");
   if (spec.outputs.limit_bytes < 0) return Bad("--output-limit: not less than 0");
+  if (spec.log_limit_bytes < limits::kMinLogLimitBytes) {
+    return Bad("--log-limit: at least " + FormatSize(limits::kMinLogLimitBytes));
+  }
   GPULAYER_RETURN_IF_ERROR(CheckTasks(spec));
   if (spec.request_id.value().empty() || spec.request_id.value().size() > 200) {
     return Bad("--request-id: 1 to 200 bytes");

@@ -141,6 +141,7 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
   if (!spec.stdin_blob.empty()) run.stdin_path = StdinPath(dir.path);
   run.time_limit = spec.time_limit;
   run.grace = spec.grace;
+  run.log_limit = spec.log_limit_bytes;
   return store_.WriteSpec(id, run);
 }
 

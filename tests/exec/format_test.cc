@@ -40,6 +40,18 @@ AttemptStatus SomeStatus() {
   return s;
 }
 
+TEST(AttemptFormatTest, LimitsRoundTripAndAreNotWrittenWhereTheyDoNotMatter) {
+  const std::size_t plain = EncodeSpec(SomeSpec()).size();
+  AttemptSpec spec = SomeSpec();
+  spec.log_limit = 65536;
+  EXPECT_EQ(*DecodeSpec(EncodeSpec(spec)), spec);
+  EXPECT_GT(EncodeSpec(spec).size(), plain);  // an older gpulayer-exec reads the plain one
+  const TailHeader header{3, 65536, 100, 200, 300, false, true};
+  EXPECT_EQ(*DecodeTailHeader(EncodeTailHeader(header)), header);
+  EXPECT_EQ(EncodeTailHeader(header).size(), kTailHeaderBytes);
+  EXPECT_FALSE(DecodeTailHeader(EncodeTailHeader(header).substr(1)).ok());
+}
+
 TEST(AttemptFormatTest, RoundTrips) {
   EXPECT_EQ(*DecodeSpec(EncodeSpec(SomeSpec())), SomeSpec());
   EXPECT_EQ(*DecodeStatus(EncodeStatus(SomeStatus()), "at-1"), SomeStatus());
@@ -131,7 +143,7 @@ class FullDiskTest : public ::testing::Test {
 TEST_F(FullDiskTest, F20_DroppedOutputIsNotedWhereItWasAndFramesStayWhole) {
   TempDir dir;
   const UniqueFd file = *OpenFile(dir / "log", O_RDWR | O_CREAT);
-  const auto sink = std::make_unique<LogSink>(file.get());
+  const auto sink = std::make_unique<LogSink>(file.get(), AT_FDCWD);
   Copy(*sink, "before");
   Limit(40);
   Copy(*sink, "this is cut in the middle");
@@ -159,7 +171,7 @@ TEST(LogSinkTest, TornFrameLeavesNothingBehindTheNext) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
   const UniqueFd out(ends[0]), in(ends[1]);
-  LogSink sink(log->get());
+  LogSink sink(log->get(), AT_FDCWD);
 
   rlimit old{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);

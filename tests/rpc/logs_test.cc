@@ -104,6 +104,57 @@ TEST_P(LogsTest, FollowGoesFromBeforeTheStartToTheEnd) {
   EXPECT_TRUE(stream->Finish().ok());
 }
 
+TEST_P(LogsTest, WhatIsMissingIsSaidApartAndThatMoreFollowsOnlyToWhoWaits) {
+  const v1::AttemptKey key = StartJob("d");
+  Append(key, FakeWorker::Frame(LogStream::kOut, "head\n") +
+                  FakeWorker::Frame(LogStream::kNote, std::string(kHeldBackNote)));
+  EXPECT_EQ(ReadAll(Request()), "head\n" + std::string(kHeldBackNote));
+  const std::string note = DroppedNote(70, " of output here (--log-limit 64KiB)");
+  Append(key,
+         FakeWorker::Frame(LogStream::kNote, note) + FakeWorker::Frame(LogStream::kOut, "tail\n"));
+  End(key);
+  EXPECT_EQ(ReadAll(Request()), "head\n" + note + "tail\n");
+  Call call(client_);
+  auto stream = logs_->Read(&call, Request());
+  v1::LogChunk chunk;
+  ASSERT_TRUE(stream->Read(&chunk));
+  ASSERT_EQ(chunk.pieces_size(), 3);
+  EXPECT_EQ(chunk.pieces(0).dropped_bytes(), 0);
+  EXPECT_EQ(chunk.pieces(1).stream(), static_cast<int>(LogStream::kNote));
+  EXPECT_EQ(chunk.pieces(1).dropped_bytes(), 70);
+}
+
+TEST_P(LogsTest, F33_WhoComesJustAsItEndsSeesAll) {
+  for (int i = 0; i < 100; ++i) {
+    sent_ = 0;
+    const v1::AttemptKey key = StartJob("j" + std::to_string(i));
+    Append(key, FakeWorker::Frame(LogStream::kOut, "last"));
+    ASSERT_TRUE(worker_->SendEnded(key, 0, sent_));
+    v1::ReadLogsRequest request = Request();
+    request.set_follow(true);
+    EXPECT_EQ(ReadAll(request), "last") << i;
+    const auto ack = worker_->Next();
+    ASSERT_TRUE(ack && ack->has_end_ack());
+  }
+}
+
+// One that knows no limit, say.
+TEST_P(LogsTest, AWorkerCannotMakeTheServerStoreMoreThanTheLimit) {
+  v1::JobSpec spec = Spec({"true"}, "l");
+  spec.set_log_limit_bytes(64 << 10);
+  job_ = Submit(spec);
+  const auto assign = worker_->NextAssign();
+  ASSERT_TRUE(assign);
+  ASSERT_TRUE(worker_->SendProgress(assign->key(), kRunning));
+  for (int i = 0; i < 20; ++i) {
+    Append(assign->key(), FakeWorker::Frame(LogStream::kOut, std::string(20'000, 'x')));
+  }
+  End(assign->key());
+  const std::string stored = ReadAll(Request());
+  EXPECT_GT(stored.size(), std::size_t{64} << 10);
+  EXPECT_LE(stored.size(), std::size_t{128} << 10);
+}
+
 TEST_P(LogsTest, AFollowerIsToldThatTheNextAttemptBegins) {
   const v1::AttemptKey first = StartJob("a");
   Append(first, FakeWorker::Frame(LogStream::kOut, "one\n"));

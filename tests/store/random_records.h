@@ -58,6 +58,7 @@ inline JobSpec RandomSpec() {
   spec.outputs = {Coin(), Several(Bytes), Number()};
   if (Coin()) spec.time_limit = Duration(Number());
   spec.grace = Duration(Number());
+  spec.log_limit_bytes = Number();
   spec.array = Number() % 2 == 0;
   spec.tasks = {Number(), Number(), Number()};
   spec.max_parallel = Number();

@@ -36,8 +36,9 @@ struct SendWelcome {
   SessionId session;
   WorkerId worker;
   WorkerEpoch epoch;
-  std::vector<AttemptKey> keep;  // with the new epoch: to be used from now on
-  std::vector<AttemptKey> kill;  // not current any more: end it, drop its log and outputs
+  std::vector<AttemptKey> keep;          // with the new epoch: to be used from now on
+  std::vector<AttemptKey> kill;          // not current any more: end it, drop its log and outputs
+  std::vector<std::int64_t> log_limits;  // of `keep`, in its order; not sent
 };
 struct SendAssign {
   SessionId session;

@@ -94,7 +94,7 @@ void OnConnected(Turn& turn, const WorkerConnected& event) {
   state.sessions[event.session] = event.profile.id;
   SetProfile(turn, worker, event.profile);
 
-  SendWelcome welcome{event.session, event.profile.id, worker.record.epoch, {}, {}};
+  SendWelcome welcome{event.session, event.profile.id, worker.record.epoch, {}, {}, {}};
   std::vector<SendStop> stops;
   std::vector<Task*> running;
   std::set<TaskRef> kept;
@@ -110,6 +110,7 @@ void OnConnected(Turn& turn, const WorkerConnected& event) {
     if (!kept.insert(task->record.ref).second) continue;  // named twice
     const AttemptKey key = KeyOf(state, worker, *task->attempt);
     welcome.keep.push_back(key);
+    welcome.log_limits.push_back(state.jobs.at(key.ref.task.job).record.spec->log_limit_bytes);
     if (held.state == AttemptState::kRunning && task->attempt->state == AttemptState::kPreparing) {
       running.push_back(task);  // its report went down with the last session
     }

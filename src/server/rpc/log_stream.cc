@@ -208,7 +208,9 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
     std::vector<FrameView> shown;
     for (const FrameView& frame : *frames) {
       whole += static_cast<std::int64_t>(frame.size);
-      if (IsShown(request_, frame.stream)) shown.push_back(frame);
+      if (!IsShown(request_, frame.stream)) continue;
+      if (frame.data == kHeldBackNote && offset + whole < parts_.logs.Size(ref)) continue;
+      shown.push_back(frame);
     }
     if (want_tail_) {
       if (whole == 0) {  // the end of what is stored: from here on it is read as usual
@@ -229,6 +231,7 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
       piece->set_stream(static_cast<std::int32_t>(frame.stream));
       piece->set_data(data.data(), data.size());
       piece->set_wall_us(frame.wall_us);
+      if (frame.stream == LogStream::kNote) piece->set_dropped_bytes(DroppedIn(frame.data));
     }
     offset_ += whole;
     return whole > 0;

@@ -166,7 +166,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     } else if (const auto* assign = std::get_if<core::SendAssign>(&effect)) {
       {
         MutexLock lock(mutex_);
-        current_[assign->key.id] = assign->key;
+        current_[assign->key.id] = {assign->key, assign->spec->log_limit_bytes};
       }
       v1::Assign* out = message.mutable_assign();
       wire::ToProto(assign->key, out->mutable_key());
@@ -228,6 +228,10 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     PostEvent(core::Event(std::move(event)));
   }
 
+  struct Current {
+    AttemptKey key;
+    std::int64_t log_limit = 0;
+  };
   using Incoming = std::pair<v1::WorkerMessage, std::size_t>;  // with its bytes
 
   // False: the disk is behind; the strand reads on when there is room.
@@ -340,16 +344,22 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     v1::ServerMessage reply;
     v1::LogAck* ack = reply.mutable_log_ack();
     *ack->mutable_key() = in.key();
-    if (IsCurrent(*key)) {
+    if (const std::optional<std::int64_t> most = MostOfLog(*key)) {
+      const std::string_view all = in.data();
+      const std::string_view data =
+          all.substr(0, static_cast<std::size_t>(std::max<std::int64_t>(*most - in.offset(), 0)));
       // A chatty job must not take the room that the database needs to store how it ended.
       const Status room = parts_.blobs.CheckRoom();
       Result<std::int64_t> size =
-          room.ok() ? parts_.logs.Append(key->ref, in.offset(), in.data()) : room;
+          room.ok() ? parts_.logs.Append(key->ref, std::min(in.offset(), *most), data) : room;
       if (!size.ok()) {
         // Full, a gap, or this one file's fault, which is no other job's: its worker sends again from
         // here.
         if (room.ok()) SayLogFault(*key, size.status());
         size = parts_.logs.Size(key->ref);
+      }
+      if (*size >= *most) {
+        size = std::max(*size, in.offset() + static_cast<std::int64_t>(all.size()));
       }
       ack->set_current(true);
       ack->set_size(*size);
@@ -369,7 +379,8 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     v1::ServerMessage reply;
     v1::EndAck* ack = reply.mutable_end_ack();
     *ack->mutable_key() = in.key();
-    if (!IsCurrent(*key)) {
+    const std::optional<std::int64_t> most = MostOfLog(*key);
+    if (!most) {
       Send(std::move(reply));
       return Handled::kDone;
     }
@@ -382,7 +393,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
                              ToAgo(in.has_started_us_ago(), in.started_us_ago()),
                              ToAgo(in.has_ended_us_ago(), in.ended_us_ago())};
     // The final state may stand only behind the last log byte.
-    if (event.log_bytes < in.log_bytes()) {
+    if (event.log_bytes < std::min(in.log_bytes(), *most)) {
       ack->set_current(true);
       ack->set_resend_log_from(event.log_bytes);
       Send(std::move(reply));
@@ -415,10 +426,14 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     LogError("log of " + ToString(key.ref) + ": " + fault.ToString());
   }
 
-  bool IsCurrent(const AttemptKey& key) {
+  // How many bytes of this attempt's log are stored at most; none: it is not current. A worker keeps
+  // its limit itself; of one that does not, or is older than limits, the rest is taken for stored.
+  std::optional<std::int64_t> MostOfLog(const AttemptKey& key) {
+    constexpr std::int64_t kNotes = 64 << 10;
     MutexLock lock(mutex_);
     const auto it = current_.find(key.id);
-    return it != current_.end() && it->second == key;
+    if (it == current_.end() || it->second.key != key) return std::nullopt;
+    return it->second.log_limit + kNotes;
   }
 
   // --- to the engine
@@ -464,9 +479,9 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
       out->mutable_drop()->set_proof(drop.proof);
     }
     MutexLock lock(mutex_);
-    for (const AttemptKey& key : in.keep) {
-      wire::ToProto(key, out->add_keep());
-      current_[key.id] = key;
+    for (std::size_t i = 0; i < in.keep.size(); ++i) {
+      wire::ToProto(in.keep[i], out->add_keep());
+      current_[in.keep[i].id] = {in.keep[i], in.log_limits[i]};
     }
     for (const AttemptKey& key : in.kill) wire::ToProto(key, out->add_kill());
   }
@@ -551,7 +566,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
   int starting_ GPULAYER_GUARDED_BY(mutex_) = 0;  // threads within StartRead or StartWrite
   std::optional<Status> late_finish_ GPULAYER_GUARDED_BY(mutex_);
   bool welcomed_ GPULAYER_GUARDED_BY(mutex_) = false;
-  std::map<AttemptId, AttemptKey> current_ GPULAYER_GUARDED_BY(mutex_);
+  std::map<AttemptId, Current> current_ GPULAYER_GUARDED_BY(mutex_);
   std::deque<Incoming> inbox_ GPULAYER_GUARDED_BY(mutex_);
   std::size_t inbox_bytes_ GPULAYER_GUARDED_BY(mutex_) = 0;
   bool strand_runs_ GPULAYER_GUARDED_BY(mutex_) = false;

@@ -81,6 +81,7 @@ void Visit(A& field, T& x) {
   field(17, x.max_parallel);
   field(18, x.only);
   field(19, x.retry_of);
+  field(20, x.log_limit_bytes);
 }
 
 template <typename A, Is<Allocation> T>

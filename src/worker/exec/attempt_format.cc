@@ -9,6 +9,7 @@ namespace {
 constexpr std::string_view kSpecMagic = "GLSPEC1\n";
 constexpr std::string_view kStartedMagic = "GLSTRT1\n";
 constexpr std::string_view kStatusMagic = "GLSTAT1\n";
+constexpr std::string_view kTailMagic = "GLTAIL1\n";
 
 constexpr std::size_t kMaxSweptNames = 16;
 constexpr std::size_t kMaxSweptName = 64;
@@ -138,6 +139,8 @@ std::string EncodeSpec(const AttemptSpec& spec) {
   w.Str(spec.stdin_path);
   w.Strs(spec.argv);
   w.Strs(spec.env);
+  // What an older gpulayer-exec does not know is not written unless it matters.
+  if (spec.log_limit != AttemptSpec().log_limit) w.I64(spec.log_limit);
   return w.Take();
 }
 
@@ -151,7 +154,9 @@ Result<AttemptSpec> DecodeSpec(std::string_view bytes) {
   spec.stdin_path = r.Str();
   spec.argv = r.Strs();
   spec.env = r.Strs();
-  if (!r.AtEnd() || spec.argv.empty() || spec.grace < Duration::zero()) {
+  if (r.ok() && !r.AtEnd()) spec.log_limit = r.I64();
+  if (!r.AtEnd() || spec.argv.empty() || spec.grace < Duration::zero() ||
+      spec.log_limit < limits::kMinLogLimitBytes) {
     return DataLoss("attempt spec: damaged");
   }
   return spec;
@@ -171,6 +176,35 @@ Result<AttemptStarted> DecodeStarted(std::string_view bytes) {
   started.at = r.Time();
   if (!r.AtEnd() || started.pid <= 0) return DataLoss("attempt start: damaged");
   return started;
+}
+
+std::string EncodeTailHeader(const TailHeader& header) {
+  Writer w(kTailMagic);
+  w.I64(header.number);
+  w.I64(header.log_limit);
+  w.I64(header.head_bytes);
+  w.I64(header.head_output);
+  w.I64(header.output_before);
+  w.U32((header.out_at_line ? 1U : 0U) | (header.err_at_line ? 2U : 0U));
+  return w.Take();
+}
+
+Result<TailHeader> DecodeTailHeader(std::string_view bytes) {
+  Reader r(bytes, kTailMagic);
+  TailHeader header;
+  header.number = r.I64();
+  header.log_limit = r.I64();
+  header.head_bytes = r.I64();
+  header.head_output = r.I64();
+  header.output_before = r.I64();
+  const std::uint32_t at_line = r.U32();
+  header.out_at_line = (at_line & 1) != 0;
+  header.err_at_line = (at_line & 2) != 0;
+  if (!r.AtEnd() || header.number < 1 || header.head_bytes < 0 || header.head_output < 0 ||
+      header.output_before < header.head_output) {
+    return DataLoss("log's tail: damaged");
+  }
+  return header;
 }
 
 std::string EncodeStatus(const AttemptStatus& status) {

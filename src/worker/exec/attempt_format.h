@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "model/limits.h"
 
 namespace gpulayer {
 
@@ -25,6 +26,9 @@ inline constexpr char kSpecFile[] = "spec";        // written by the worker befo
 inline constexpr char kLogFile[] = "log";          // frames of model/log_frame.h
 inline constexpr char kStartedFile[] = "started";  // there once the program runs
 inline constexpr char kStatusFile[] = "status";    // there once the tree is gone and `log` complete
+// Output behind the first half of the log's limit: frames behind a TailHeader, in two files in turn,
+// each of a quarter of the limit. The newest frames are in the one with the higher number.
+inline constexpr const char* kTailFiles[] = {"tail0", "tail1"};
 
 // A name in an attempt folder that ends so is free: it says nothing of any attempt, and whoever
 // begins a file of the name before it may take that file, empty it and give it its name. Folders
@@ -50,6 +54,8 @@ struct AttemptSpec {
   std::string stdin_path;         // empty: end of input at once
   std::optional<Duration> time_limit;         // from the program's start; > 0
   Duration grace = std::chrono::seconds(15);  // between SIGTERM and SIGKILL at the time limit
+  // Of `log` and the tail files together, at least limits::kMinLogLimitBytes.
+  std::int64_t log_limit = limits::kLogLimitBytes;
   friend bool operator==(const AttemptSpec&, const AttemptSpec&) = default;
 };
 
@@ -84,6 +90,20 @@ enum class StopOrder : std::int32_t {
   kShutdown = 3,   // gpulayer-exec ended or was told to end
 };
 
+// At the front of a tail file.
+struct TailHeader {
+  std::int64_t number = 0;      // 1, 2, ...: of the files that were begun
+  std::int64_t log_limit = 0;   // AttemptSpec's
+  std::int64_t head_bytes = 0;  // size of `log`, which grows no more
+  // What the program had written: into `log`, and all before the first frame behind this header.
+  std::int64_t head_output = 0;
+  std::int64_t output_before = 0;
+  bool out_at_line = true;  // that ended with a line, of each stream
+  bool err_at_line = true;
+  friend bool operator==(const TailHeader&, const TailHeader&) = default;
+};
+inline constexpr std::size_t kTailHeaderBytes = 52;
+
 // How it ended. With failed_step == kNone exactly one of exit_code and signal is set, and they are
 // those of the main program as the kernel gave them, whatever order was in force.
 struct AttemptStatus {
@@ -96,7 +116,7 @@ struct AttemptStatus {
   std::optional<AttemptStarted> started;
   std::optional<Instant> main_ended;     // the main program was over
   Instant ended;                         // nothing of the attempt was alive, the log complete
-  std::int64_t log_bytes = 0;            // size of `log`
+  std::int64_t log_bytes = 0;            // of the log; with tail files at least as much as it has
   std::int64_t log_dropped_bytes = 0;    // output that could not be written (disk full)
   std::int64_t swept = 0;                // processes left over by the main program, killed
   std::vector<std::string> swept_names;  // of the first ones: "123 sleep"
@@ -109,6 +129,8 @@ std::string EncodeSpec(const AttemptSpec& spec);
 Result<AttemptSpec> DecodeSpec(std::string_view bytes);
 std::string EncodeStarted(const AttemptStarted& started);
 Result<AttemptStarted> DecodeStarted(std::string_view bytes);
+std::string EncodeTailHeader(const TailHeader& header);  // kTailHeaderBytes
+Result<TailHeader> DecodeTailHeader(std::string_view bytes);
 inline constexpr std::size_t kMaxStatusBytes = 2048;  // an encoded status is never longer
 std::string EncodeStatus(const AttemptStatus& status);
 // Of `attempt`; DATA_LOSS if it is another's: files serve again, and after a power cut a name may be

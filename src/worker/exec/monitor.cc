@@ -202,7 +202,7 @@ void Monitor::Begin() {
   dir_fd_ = open(plan_.attempt_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (dir_fd_ < 0) Fail(StartStep::kSpec, errno);
   const int log_fd = BeginLog();
-  log_ = new LogSink(log_fd);
+  log_ = new LogSink(log_fd, dir_fd_);
   // The room for the outcome is taken now: it must be stored even if the disk fills up.
   const std::string temporary = std::string(kStatusFile) + kFreeSuffix;
   status_fd_ =
@@ -219,6 +219,7 @@ void Monitor::Begin() {
   Result<AttemptSpec> spec = DecodeSpec(bytes);
   if (!spec.ok()) Fail(StartStep::kSpec, EBADMSG);
   spec_ = *std::move(spec);
+  log_->Limit(spec_.log_limit);
   bytes.clear();
   bytes.shrink_to_fit();
 

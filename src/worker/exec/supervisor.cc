@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "worker/exec/log_sink.h"
 #include "worker/exec/monitor.h"
 #include "worker/exec/process_tree.h"
 
@@ -477,6 +478,9 @@ void Supervisor::FinishLost(const std::string& id) {
     if (started.ok()) status.started = *started;
     struct stat st{};
     if (stat(FileOf(id, kLogFile).c_str(), &st) == 0) status.log_bytes = st.st_size;
+    for (const char* tail : kTailFiles) {
+      if (stat(FileOf(id, tail).c_str(), &st) == 0) status.log_bytes += st.st_size + kNoteRoom;
+    }
     bytes = EncodeStatus(status);
     const int dir = open(FolderOf(id).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir >= 0) {

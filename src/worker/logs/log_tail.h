@@ -24,6 +24,18 @@ struct LogPiece {
   bool final = false;       // the log ends with this piece and will not grow
 };
 
+// A part of a log that is over: of a file, or words of our own.
+struct LogPart {
+  std::string file;  // empty: `bytes`
+  std::int64_t from = 0;
+  std::int64_t size = 0;
+  std::string bytes;
+};
+// The log of an attempt that is over as one row of frames; the same at every call. One that went
+// over its limit is its head, a note of how much is missing, and its tail from a line's beginning
+// on, where one is near.
+Result<std::vector<LogPart>> PartsOfLog(const std::string& attempt_dir);
+
 // Threads:   one at a time.
 // Ownership: holds a descriptor only while there is something unread (many attempts wait silently).
 // Blocking:  never waits for the program; memory is one piece.
@@ -40,8 +52,13 @@ class LogTail {
   std::int64_t offset() const { return offset_; }
 
  private:
+  // Of `left` bytes behind the offset these are there; the next piece, if there is one.
+  Status TakeFrames(const std::string& path, bool ended, std::int64_t left, LogPiece& piece);
+  Result<LogPiece> ReadParts();
+
   std::string dir_;
   std::int64_t offset_;
+  std::vector<LogPart> parts_;  // of one that is over and has a tail; else empty
   UniqueFd fd_;
 };
 

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""What a job may write: --log-limit; and that no byte of its output is lost."""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import unittest
+
+from programs import CLI, Home, PATIENCE, Up, eventually
+
+LIMIT = 64 << 10
+MIB = 1 << 20
+
+
+def numbers(last: int) -> bytes:
+    return b"".join(b"%d\n" % n for n in range(1, last + 1))
+
+
+def processes(name: str, data_dir: pathlib.Path) -> "list[int]":
+    """Those of that program that work in or below a folder."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if os.path.basename(words[0]) == name.encode() and any(w.startswith(bytes(data_dir)) for w in words[1:]):
+            found.append(int(process.name))
+    return found
+
+
+def peak_bytes(pid: int) -> int:
+    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", text)
+    assert found
+    return int(found.group(1)) * 1024
+
+
+class Logs(Up):
+    """Output over its limit: its beginning and its end."""
+
+    def check_ends(self, out: bytes, err: bytes, whole: bytes) -> int:
+        found = re.search(rb"(?m)^gpulayer: dropped (\d+) bytes of output here \(--log-limit 64KiB\)$", err)
+        assert found, err
+        dropped = int(found.group(1))
+        self.assertEqual(len(out) + dropped, len(whole))
+        head = os.path.commonprefix([out, whole])
+        tail = out[len(head):]
+        self.assertGreater(len(head), LIMIT // 4)
+        self.assertGreater(len(tail), LIMIT // 5)
+        self.assertTrue(whole.endswith(tail))
+        self.assertEqual(whole[len(whole) - len(tail) - 1:len(whole) - len(tail)], b"\n", "a line's beginning")
+        return dropped
+
+    def test_head_and_tail_are_kept_attached_and_stored(self) -> None:
+        whole = numbers(300_000)
+        done = self.gpulayer("submit", "--name", "long", "--log-limit", "64KiB", "--", "seq", "300000")
+        dropped = self.check_ends(done.stdout, done.stderr, whole)
+        job = json.loads(self.gpulayer("job", "list", "--name", "long", "--json").stdout)["items"][0]
+        self.assertEqual(job["request"]["log_limit_bytes"], LIMIT)
+        for words in (["job", "logs", str(job["id"])], ["logs", "-f", str(job["id"])],
+                      ["job", "attach", str(job["id"])]):
+            again = self.gpulayer(*words)
+            self.assertEqual(self.check_ends(again.stdout, again.stderr, whole), dropped)
+            self.assertNotIn(b"half of the output's limit", again.stderr)
+        show = json.loads(self.gpulayer("job", "show", str(job["id"]), "--json").stdout)
+        self.assertLess(show["tasks"][0]["attempts"][0]["log_bytes"], LIMIT + 1024)
+        self.assertEqual(self.gpulayer("job", "logs", "--tail", "2", str(job["id"])).stdout, b"299999\n300000\n")
+        retried = self.gpulayer("job", "retry", str(job["id"])).stdout.decode().strip()
+        self.gpulayer("job", "wait", retried)
+        again = self.gpulayer("job", "logs", retried)
+        self.check_ends(again.stdout, again.stderr, whole)
+
+    def test_a_task_among_others_says_it_too(self) -> None:
+        done = self.gpulayer("submit", "--log-limit", "64KiB", "--array", "0-1", "--all-logs", "--", "seq", "100000")
+        self.assertEqual(len(re.findall(rb"(?m)^gpulayer: \d+\.[01]: dropped \d+ bytes of output here", done.stderr)), 2)
+
+    def test_a_limit_that_is_too_small_is_wrong_usage(self) -> None:
+        done = self.gpulayer("submit", "--log-limit", "10KiB", "--", "true", code=2)
+        self.assertIn(b"--log-limit: at least 64KiB", done.stderr)
+
+    def test_who_follows_is_told_and_a_killed_worker_costs_nothing(self) -> None:
+        go = self.home.path / "go"
+        script = f"seq 300000; while ! [ -e {go} ]; do sleep 0.02; done; echo end"
+        client = self.home.start("submit", "--log-limit", "64KiB", "--shell", script)
+        assert client.stderr
+        said = b""
+        while b"half of the output's limit (--log-limit) is used" not in said:
+            line = client.stderr.readline()
+            self.assertTrue(line, said)
+            said += line
+        kept = self.home.path / "data" / "worker" / "attempts" / "v1"
+        eventually(lambda: any(b"300000\n" in p.read_bytes() for p in kept.glob("*/tail?")), "the tail is written")
+        worker, = processes("gpulayer-worker", self.home.path)
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: worker not in processes("gpulayer-worker", self.home.path), "the worker's death")
+        self.gpulayer("up")
+        go.touch()
+        out, err = client.communicate(timeout=PATIENCE)
+        self.assertEqual(client.returncode, 0, err)
+        self.check_ends(out, err, numbers(300_000) + b"end\n")
+
+    def test_the_last_line_arrives_without_a_line_end(self) -> None:
+        jobs = []
+        for _ in range(50):
+            done = self.gpulayer("submit", "--no-outputs", "--", "printf", "x\\nlast-without-newline")
+            self.assertEqual(done.stdout, b"x\nlast-without-newline")
+            jobs.append(self.gpulayer("submit", "-d", "--no-outputs", "--", "printf",
+                                      "x\\nlast-without-newline").stdout.decode().strip())
+        self.gpulayer("job", "wait", *jobs)
+        for job in jobs:
+            self.assertEqual(self.gpulayer("logs", job).stdout, b"x\nlast-without-newline")
+
+    def test_a_long_line_and_a_big_log_come_back_and_nobody_holds_them(self) -> None:
+        size = 40_000_000
+        daemons = [pid for name in ("gpulayer-server", "gpulayer-worker", "gpulayer-exec")
+                   for pid in processes(name, self.home.path)]
+        self.assertGreaterEqual(len(daemons), 3)
+        before = {pid: peak_bytes(pid) for pid in daemons}
+        line = f"head -c {size} /dev/zero | tr '\\0' x"
+        lines = f"yes 0123456789012345678901234567890123456789012345678901234567890 | head -c {size}"
+        for script in (line, lines):
+            expected = hashlib.sha256(subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout)
+            client = subprocess.Popen([CLI, "submit", "--no-outputs", "--shell", script], cwd=self.home.cwd,
+                                      env=self.home.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+            assert client.stdout
+            got = hashlib.sha256()
+            while piece := client.stdout.read(1 << 20):
+                got.update(piece)
+            client.stdout.close()
+            _, status, usage = os.wait4(client.pid, 0)
+            client.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(client.returncode, 0)
+            self.assertEqual(got.hexdigest(), expected.hexdigest())
+            self.assertLess(usage.ru_maxrss * 1024, 64 * MIB + 40 * MIB, "the client: its program and 64 MiB")
+        for pid in daemons:
+            self.assertLess(peak_bytes(pid) - before[pid], 64 * MIB)
+
+
+    def test_a_terminal_shows_what_it_shows_of_a_local_program(self) -> None:
+        script = "for i in 10 50 100; do printf '\\r%3d%% \\033[32m#\\033[0m' $i; done; printf '\\n\\200\\377\\nbye\\n'"
+        raw = subprocess.run(["sh", "-c", script], capture_output=True, check=True).stdout
+        local = self.on_a_terminal(["sh", "-c", script])
+        self.assertEqual(local, raw.replace(b"\n", b"\r\n"), "as the terminal has it")
+        shown = self.on_a_terminal([CLI, "submit", "--no-outputs", "--shell", script])
+        self.assertEqual(shown, local.replace(b"\x80\xff", "\ufffd\ufffd".encode()), "marks for what is no text")
+        self.assertEqual(self.gpulayer("submit", "--no-outputs", "--shell", script).stdout, raw, "into a pipe")
+
+    def on_a_terminal(self, words: "list[str]") -> bytes:
+        ours, theirs = os.openpty()
+        with subprocess.Popen(words, cwd=self.home.cwd, env=self.home.env, stdin=subprocess.DEVNULL, stdout=theirs,
+                              stderr=subprocess.PIPE) as program:
+            os.close(theirs)
+            shown = b""
+            while True:
+                try:
+                    piece = os.read(ours, 65536)
+                except OSError:  # the other end is closed
+                    break
+                if not piece:
+                    break
+                shown += piece
+            os.close(ours)
+            assert program.stderr
+            self.assertEqual((program.wait(PATIENCE), program.stderr.read()), (0, b""))
+        return shown
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
