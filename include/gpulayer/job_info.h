@@ -103,6 +103,9 @@ struct AttemptInfo {
   std::optional<Time> started;
   std::optional<Time> ended;
   std::int64_t log_bytes = 0;
+  // Bytes; of an attempt that failed with JobSpec::keep: where its work folder is, on its worker, until
+  // newer ones take its place or its time is over. Empty: it is gone.
+  std::string kept_folder;
 };
 
 // An output that did not come home, and why.

@@ -89,6 +89,9 @@ struct JobSpec {
   // Of each attempt's output its beginning and its end are kept, half of this each, with 16 bytes a
   // write; LogChunk::dropped_bytes says what is missing between them. At least 64 KiB.
   std::int64_t log_limit_bytes = std::int64_t{1} << 30;
+  // An attempt that fails or runs into its time limit leaves its work folder on its worker:
+  // AttemptInfo::kept_folder.
+  bool keep = false;
   bool wait_for_worker = false;  // queue it even if no known worker can ever run it
   std::string request_id;        // same user and id: same job. Empty: one is drawn
 };

@@ -187,6 +187,7 @@ Result<JobInfo> FinalInfoOfTask(Client& client, std::int64_t job, std::int64_t t
   if (own() != nullptr) {
     info->state = own()->state;
     info->outcome = own()->outcome;
+    info->tasks.resize(1);
   } else {  // of many that are cancelled before they start the server keeps no record each
     info->state = JobState::kCancelled;
     info->outcome = Outcome();
@@ -272,6 +273,26 @@ std::optional<int> FollowBytes(Session& session, const Client& given, std::int64
   return std::nullopt;
 }
 
+// Of a private server this is the only time to say it.
+void SayKept(Client& client, const JobInfo& job) {
+  constexpr std::size_t kShown = 10;
+  Result<JobInfo> whole = Status(StatusCode::kUnknown, "");
+  if (job.is_array) {  // an array's view lacks what its tasks did
+    TaskOptions failed;
+    failed.states = {JobState::kFailed, JobState::kTimedOut};
+    failed.items = false;
+    whole = client.Get(job.id, failed);
+  }
+  std::vector<std::string> lines = KeptLines(whole.ok() ? *whole : job);
+  const std::size_t more = lines.size() > kShown ? lines.size() - kShown : 0;
+  lines.resize(lines.size() - more);
+  for (const std::string& line : lines) PrintNote(line);
+  if (more > 0) {
+    PrintNote("and " + std::to_string(more) + " more: `gpulayer job show " +
+              std::to_string(job.id) + "`");
+  }
+}
+
 }  // namespace
 
 int FollowJob(Session& session, Client client, std::int64_t job, const FollowOptions& options) {
@@ -311,6 +332,7 @@ int FollowJob(Session& session, Client client, std::int64_t job, const FollowOpt
   } else if (!HasPrivateServer(client)) {  // its last line says how it ended
     SayFailedTasks(*info);
   }
+  if (info->request.keep) SayKept(client, *info);
   if (options.json) PrintOut(ResultJson({*info, report}));
   return code;
 }

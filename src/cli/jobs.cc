@@ -87,6 +87,7 @@ std::string JobText(const JobInfo& job) {
     }
   }
   if (any) text += "\n" + attempts.ToText();
+  for (const std::string& line : KeptLines(job)) text += line + "\n";
   return text;
 }
 

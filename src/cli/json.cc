@@ -66,6 +66,7 @@ Json Request(const JobSpec& spec) {
   out["time_limit_ms"] = spec.time_limit ? Json(spec.time_limit->count()) : Json(nullptr);
   out["grace_ms"] = spec.grace.count();
   out["log_limit_bytes"] = spec.log_limit_bytes;
+  out["keep"] = spec.keep;
   out["array"] = nullptr;
   if (spec.array) {
     out["array"] =
@@ -112,7 +113,8 @@ Json AttemptOf(const AttemptInfo& a) {
               {"cause_text", Bytes(a.outcome.cause_text)},
               {"started_at", When(a.started)},
               {"ended_at", When(a.ended)},
-              {"log_bytes", a.log_bytes}};
+              {"log_bytes", a.log_bytes},
+              {"kept_folder", a.kept_folder.empty() ? Json(nullptr) : Bytes(a.kept_folder)}};
 }
 
 Json LeftOut(const std::vector<LeftOutFile>& files) {

@@ -204,6 +204,19 @@ std::string OutputsText(const JobInfo& job, const std::optional<std::string>& br
   return amount + ": " + get + " --download` (into the run folder) or " + get + " --to DIR`\n";
 }
 
+std::vector<std::string> KeptLines(const JobInfo& job) {
+  std::vector<std::string> out;
+  for (const TaskInfo& task : job.tasks) {
+    for (const AttemptInfo& a : task.attempts) {
+      if (a.kept_folder.empty()) continue;
+      out.push_back("work folder of " + std::to_string(job.id) + "." + std::to_string(task.index) +
+                    "#" + std::to_string(a.number) + " kept on " + Printable(a.worker) + ": " +
+                    Printable(a.kept_folder));
+    }
+  }
+  return out;
+}
+
 std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count) {
   std::vector<std::string> out;
   std::map<std::string, int> times;  // of many tasks each may have left out the same

@@ -62,6 +62,8 @@ std::string OutputsText(const JobInfo& job, const std::optional<std::string>& br
 // "left out a.bin (5GiB): over the limit" of each; `count` is of all, there may be more than are
 // named.
 std::vector<std::string> LeftOutLines(const std::vector<LeftOutFile>& files, std::int64_t count);
+// Of each attempt that left its work folder on its worker: where.
+std::vector<std::string> KeptLines(const JobInfo& job);
 
 // "valid", "until DATE", "expired DATE", "revoked DATE".
 std::string TokenState(const TokenInfo& token, Time now);

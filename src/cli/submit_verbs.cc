@@ -207,6 +207,7 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
             "of each task; what is over it stays behind (default: 4GiB)");
   verb.Size("--log-limit", &spec.log_limit_bytes,
             "output kept of an attempt, its beginning and its end (default: 1GiB)");
+  verb.Flag("--keep", &spec.keep, "leave the work folder of a failure on its worker");
   verb.Text("--array", "TASKS", &typed->array,
             "FIRST-LAST[:STEP][%MAX], a task each, at most MAX at a time: 0-99%4");
   verb.Text("--each", kFile, &typed->each,
@@ -225,13 +226,13 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
   } else {
     verb.Flag("-d,--detach", &args.detach, "print the job's id and leave");
   }
-  verb.NotBuilt(
-      {"--accelerator",  "--devices",      "--device-memory", "--device-model",    "--framework",
-       "--python",       "--exclusive",    "--nodes",         "--procs-per-node",  "--launcher",
-       "--on-rank-exit", "--input",        "--secret",        "--requirements",    "--pip",
-       "--fresh-env",    "--prepare-time", "--keep",          "--signal-to",       "--retries",
-       "--retry-on",     "--crash-limit",  "--lost-after",    "--fence",           "--priority",
-       "--after",        "--after-any",    "--hold",          "--checkpoint-limit"});
+  verb.NotBuilt({"--accelerator",    "--devices",      "--device-memory", "--device-model",
+                 "--framework",      "--python",       "--exclusive",     "--nodes",
+                 "--procs-per-node", "--launcher",     "--on-rank-exit",  "--input",
+                 "--secret",         "--requirements", "--pip",           "--fresh-env",
+                 "--prepare-time",   "--signal-to",    "--retries",       "--retry-on",
+                 "--crash-limit",    "--lost-after",   "--fence",         "--priority",
+                 "--after",          "--after-any",    "--hold",          "--checkpoint-limit"});
   verb.StandsForAProgram();
   verb.Presets(
       [typed](const Verb::IsTyped& is_typed) { return ProjectPresets(typed.get(), is_typed); });

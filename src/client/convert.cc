@@ -64,6 +64,7 @@ api::JobSpec ToSpec(const v1::JobSpec& in) {
   if (in.has_time_limit_ms()) out.time_limit = std::chrono::milliseconds(in.time_limit_ms());
   out.grace = std::chrono::milliseconds(in.grace_ms());
   out.log_limit_bytes = in.has_log_limit_bytes() ? in.log_limit_bytes() : limits::kLogLimitBytes;
+  out.keep = in.keep();
   out.wait_for_worker = in.wait_for_worker();
   out.request_id = in.request_id();
   if (in.array() && in.items_blob().empty()) {
@@ -99,6 +100,7 @@ api::AttemptInfo ToAttempt(const v1::AttemptInfo& in) {
   out.outcome = ToOutcome(in.outcome());
   Times(in, &out);
   out.log_bytes = in.log_bytes();
+  out.kept_folder = in.kept_folder();
   return out;
 }
 
@@ -242,8 +244,9 @@ Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
   outputs->set_limit_bytes(spec.outputs.limit_bytes);
   if (spec.time_limit) out.set_time_limit_ms(spec.time_limit->count());
   out.set_grace_ms(spec.grace.count());
-  GPULAYER_RETURN_IF_ERROR(TasksToProto(spec, &out));
   out.set_log_limit_bytes(spec.log_limit_bytes);
+  out.set_keep(spec.keep);
+  GPULAYER_RETURN_IF_ERROR(TasksToProto(spec, &out));
   out.set_wait_for_worker(spec.wait_for_worker);
   out.set_request_id(spec.request_id.empty() ? RandomHex(16) : spec.request_id);
   GPULAYER_ASSIGN_OR_RETURN(const JobSpec seen, wire::FromProto(out));

@@ -135,6 +135,7 @@ struct JobSpec {
   Duration grace = std::chrono::seconds(15);
   std::int64_t log_limit_bytes =
       limits::kLogLimitBytes;  // an attempt's; its head and tail are kept
+  bool keep = false;           // the work folder of an attempt that fails stays on its worker
   bool array = false;          // else one task, number 0
   TaskNumbers tasks;
   Hash items;                     // blob of lines, a task's own by its position; empty: no items

@@ -70,6 +70,11 @@ inline constexpr auto kPrepareLimit = 30min;
 inline constexpr std::int64_t kLogLimitBytes = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMinLogLimitBytes = std::int64_t{64} << 10;
 
+// Work folders that --keep left on a worker: somebody looks at them within days or never, and each
+// may hold a whole source.
+inline constexpr std::size_t kKeptFolders = 20;
+inline constexpr auto kKeptFor = 7 * 24h;
+
 }  // namespace gpulayer::limits
 
 #endif  // GPULAYER_MODEL_LIMITS_H_

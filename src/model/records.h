@@ -58,6 +58,7 @@ struct AttemptRecord {
   std::optional<WallTime> started;  // the program's start
   std::optional<WallTime> ended;
   std::int64_t log_bytes = 0;  // whole log, once ended
+  std::string kept_folder;     // bytes; on its worker, of a failure with --keep; empty: none
   friend bool operator==(const AttemptRecord&, const AttemptRecord&) = default;
 };
 

@@ -202,6 +202,8 @@ Status RunEphemeral(const std::string& dir, const UniqueFd& signals) {
   worker_options.server = "unix:" + server->socket_path();
   worker_options.data_dir = JoinPath(dir, "worker");
   worker_options.ephemeral = true;
+  // Beside the folder that goes with us.
+  worker_options.kept_dir = JoinPath(DirName(dir), "gpulayer-kept-" + std::to_string(geteuid()));
   GPULAYER_ASSIGN_OR_RETURN(const std::unique_ptr<Worker> worker,
                             Worker::Start(std::move(worker_options)));
   GPULAYER_RETURN_IF_ERROR(WaitUntilConnected(*worker));

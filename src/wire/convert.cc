@@ -235,6 +235,7 @@ void ToProto(const JobSpec& in, pb::JobSpec* out, Only only) {
   if (only == Only::kWith) out->set_only(in.only.ToText());
   out->set_retry_of(in.retry_of.value());
   out->set_log_limit_bytes(in.log_limit_bytes);
+  out->set_keep(in.keep);
   out->set_wait_for_worker(in.wait_for_worker);
   out->set_request_id(in.request_id.value());
 }
@@ -263,6 +264,7 @@ Result<JobSpec> FromProto(const pb::JobSpec& in) {
   GPULAYER_ASSIGN_OR_RETURN(out.only, IntervalSet::FromText(in.only()));
   out.retry_of = JobId(in.retry_of());
   if (in.has_log_limit_bytes()) out.log_limit_bytes = in.log_limit_bytes();
+  out.keep = in.keep();
   out.wait_for_worker = in.wait_for_worker();
   out.request_id = RequestId(in.request_id());
   GPULAYER_RETURN_IF_ERROR(CheckSpec(out));

@@ -38,6 +38,7 @@ void ToProto(const TaskRecord& in, const std::vector<AttemptRecord>& attempts, p
     ToProto(attempt.outcome, a->mutable_outcome());
     TimesToProto(attempt, a);
     a->set_log_bytes(attempt.log_bytes);
+    a->set_kept_folder(attempt.kept_folder);
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/fs.h"
 #include "base/log.h"
+#include "base/own_file.h"
 #include "model/items.h"
 #include "model/limits.h"
 #include "tree/collect.h"
@@ -28,6 +29,9 @@ constexpr std::int64_t kMaxManifestBytes = std::int64_t{512} << 20;
 // One more reading, then twice without what changed again.
 constexpr int kCollectTries = 3;
 constexpr int kHashThreads = 2;
+
+// In an attempt's folder, with its id: its work folder is to be kept. Do not change.
+constexpr const char* kKeepFile = "keep";
 
 std::string StdinPath(const std::string& attempt_dir) { return JoinPath(attempt_dir, "stdin"); }
 
@@ -52,7 +56,10 @@ Result<std::unique_ptr<AttemptFiles>> AttemptFiles::Open(Options options, Server
       new AttemptFiles(std::move(options), std::move(link), std::move(store)));
   GPULAYER_ASSIGN_OR_RETURN(files->cache_,
                             BlobCache::Open({JoinPath(dir, "cache"), files->options_.cache_bytes}));
-  GPULAYER_ASSIGN_OR_RETURN(files->work_dirs_, WorkDirs::Open(JoinPath(dir, "work")));
+  const std::string& kept = files->options_.kept_dir;
+  GPULAYER_ASSIGN_OR_RETURN(
+      files->work_dirs_,
+      WorkDirs::Open(JoinPath(dir, "work"), kept.empty() ? JoinPath(dir, "kept") : kept));
   files->job_cache_dir_ = JoinPath(dir, "job-cache");
   GPULAYER_RETURN_IF_ERROR(MakeDirs(files->job_cache_dir_));
   files->bin_dir_ = JoinPath(dir, "bin");
@@ -195,14 +202,17 @@ Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel&
   HandedOver handed(
       JoinPath(store_.PathOf(assignment.key.id), "handed-" + assignment.key.id.value()), dir.path);
   GPULAYER_RETURN_IF_ERROR(handed.Load());
-  request.hash_big = [&](int root, const std::string& path) -> Result<tree::HashedFile> {
-    GPULAYER_ASSIGN_OR_RETURN(const tree::HashedFile file, HandOver(link_, root, path, cancel));
-    const std::string side = IsFolder(root, dir.out) ? dir.out : dir.work;
-    if (const Status taken = handed.TakeAway(root, side, path, file); !taken.ok()) {
-      LogWarning("attempt " + assignment.key.id.value() + ": " + taken.message());
-    }
-    return file;
-  };
+  // What is handed over leaves the folder, which whoever keeps it wants to see whole.
+  if (!spec.keep) {
+    request.hash_big = [&](int root, const std::string& path) -> Result<tree::HashedFile> {
+      GPULAYER_ASSIGN_OR_RETURN(const tree::HashedFile file, HandOver(link_, root, path, cancel));
+      const std::string side = IsFolder(root, dir.out) ? dir.out : dir.work;
+      if (const Status taken = handed.TakeAway(root, side, path, file); !taken.ok()) {
+        LogWarning("attempt " + assignment.key.id.value() + ": " + taken.message());
+      }
+      return file;
+    };
+  }
   for (int tries = 0;; ++tries) {
     request.stored = handed.files();
     GPULAYER_ASSIGN_OR_RETURN(tree::Collected found, tree::Collect(request));
@@ -230,9 +240,25 @@ Result<OutputResult> AttemptFiles::Collect(const Assignment& assignment, Cancel&
   }
 }
 
+std::string AttemptFiles::Keep(const AttemptId& id) {
+  // Before the server is told: whoever ends this attempt, after a restart too, is to know.
+  Result<std::string> place = work_dirs_->PlaceToKeep(id);
+  if (place.ok()) {
+    const Status marked = ReplaceFile(JoinPath(store_.PathOf(id), kKeepFile), id.value());
+    if (!marked.ok()) place = marked;
+  }
+  if (place.ok()) return *std::move(place);
+  LogWarning("keep the work folder of attempt " + id.value() + ": " + place.status().message());
+  return "";
+}
+
 void AttemptFiles::Discard(const AttemptId& id) {
+  // One of another attempt says nothing: the folder may have served before.
+  const Result<std::string> mark = ReadOwnFile(JoinPath(store_.PathOf(id), kKeepFile));
+  const bool keep = mark.ok() && *mark == id.value();
   // First the work folder: as long as the attempt's own folder stands a restart finds it again.
-  for (const Status& status : {work_dirs_->Discard(id), store_.Remove(id)}) {
+  for (const Status& status :
+       {keep ? work_dirs_->Keep(id) : work_dirs_->Discard(id), store_.Remove(id)}) {
     if (!status.ok()) LogWarning("clean up attempt " + id.value() + ": " + status.message());
   }
 }

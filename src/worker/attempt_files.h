@@ -32,6 +32,7 @@ class AttemptFiles {
     std::int64_t cache_bytes = 0;
     std::string worker_name;
     std::vector<EnvVar> worker_env;
+    std::string kept_dir;  // WorkerOptions'
   };
   static Result<std::unique_ptr<AttemptFiles>> Open(Options options, ServerLink link);
 
@@ -40,6 +41,8 @@ class AttemptFiles {
   // Everything that gpulayer-exec needs; may be repeated. The assignment is on disk first.
   Status Prepare(const Assignment& assignment, Cancel& cancel);
   Result<OutputResult> Collect(const Assignment& assignment, Cancel& cancel);
+  // The work folder will stay when the attempt's folders go; where it will be then. Empty: it cannot.
+  std::string Keep(const AttemptId& id);
   // Sets all folders of the attempt aside for deletion. REQUIRES: over, or never started.
   void Discard(const AttemptId& id);
 

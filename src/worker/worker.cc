@@ -99,7 +99,7 @@ class Worker::Impl {
   void On(const ReadLog& action);
   void On(const SendProgress& action) { session_->Send(action); }
   void On(SendLog action) { session_->Send(std::move(action)); }
-  void On(const SendEnded& action);
+  void On(SendEnded action);
   void On(const Forget& action);
   void ProbeIfDue(TimePoint now);
 
@@ -157,7 +157,7 @@ Status Worker::Impl::Start() {
                             OpenLink({options_.server, options_.ca_pem, options_.credential}));
   GPULAYER_ASSIGN_OR_RETURN(
       files_, AttemptFiles::Open({options_.data_dir, options_.cache_bytes.value_or(kCacheBytes),
-                                  profile_.name, options_.env},
+                                  profile_.name, options_.env, options_.kept_dir},
                                  link));
   ExecClientOptions exec;
   exec.data_dir = options_.data_dir;
@@ -403,14 +403,19 @@ void Worker::Impl::On(const ReadLog& action) {
   logs_->Want(action.id, files_->store().PathOf(action.id), action.from);
 }
 
-void Worker::Impl::On(const SendEnded& action) {
+void Worker::Impl::On(SendEnded action) {
+  if (action.keep) action.kept_folder = files_->Keep(action.key.id);
   FaultPoint("worker.before_report");
   session_->Send(action);
 }
 
 void Worker::Impl::On(const Forget& action) {
+  const auto it = running_.find(action.id);
+  const bool may_keep = it != running_.end() && it->second.assignment.spec->keep;
   running_.erase(action.id);
   logs_->Drop(action.id);
+  // A private server may end at once, and its data directory with it.
+  if (may_keep) return files_->Discard(action.id);
   prepare_pool_->Submit([this, id = action.id] { files_->Discard(id); });
 }
 

@@ -44,7 +44,10 @@ struct WorkerOptions {
   std::shared_ptr<Probe> probe;              // null: CpuProbe with slots and memory_bytes
   bool ephemeral = false;                    // jobs die with this process
   std::string exec_program;                  // gpulayer-exec; empty: beside this program
-  std::function<void()> on_locked;           // called once the data directory is this worker's
+  // Where work folders of --keep go: on the file system of data_dir, and longer there than it.
+  // Empty: `kept` in data_dir.
+  std::string kept_dir;
+  std::function<void()> on_locked;  // called once the data directory is this worker's
   // Called once, from a thread of the worker, when it gives up: the server refuses this credential
   // or this version. The mode is how to stop then: a revoked worker's jobs are the server's to
   // start elsewhere, so they end here; else they wait for a worker that is let in. It must not call

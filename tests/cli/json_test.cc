@@ -70,6 +70,7 @@ class JsonTest : public testing::Test {
     attempt.started = At(1);
     attempt.ended = At(2);
     attempt.log_bytes = 17;
+    attempt.kept_folder = "/var/lib/gpulayer/worker/kept/u.1.0.1";
     task.attempts = {attempt};
     job.tasks = {task};
     return job;

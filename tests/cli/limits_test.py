@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a job may write: --log-limit; and that no byte of its output is lost."""
+"""What a job may write and leave: --log-limit, --keep; and that no byte of its output is lost."""
 
 import hashlib
 import json
@@ -168,6 +168,93 @@ class Logs(Up):
             assert program.stderr
             self.assertEqual((program.wait(PATIENCE), program.stderr.read()), (0, b""))
         return shown
+
+
+class Keep(Up):
+    """Work folders of failures."""
+
+    def show(self, job: str) -> dict:
+        return json.loads(self.gpulayer("job", "show", job, "--json").stdout)
+
+    def kept(self, job: str) -> "pathlib.Path | None":
+        folder = self.show(job)["tasks"][0]["attempts"][0]["kept_folder"]
+        return pathlib.Path(folder) if folder else None
+
+    def submit(self, *args: str, code: int = 0) -> "tuple[str, bytes]":
+        job = self.gpulayer("submit", "-d", "--keep", *args).stdout.decode().strip()
+        done = self.gpulayer("job", "attach", job, code=code)
+        return job, done.stderr
+
+    def test_a_failure_leaves_its_folder_and_says_where(self) -> None:
+        source = self.home.path / "source"
+        source.mkdir()
+        (source / "given").write_text("g")
+        script = "echo made > made; echo out > $GPULAYER_OUTPUT_DIR/out; head -c 9000000 /dev/zero > big; exit 3"
+        job, said = self.submit("--source", str(source), "--shell", script, code=3)
+        folder = self.kept(job)
+        assert folder
+        line = b"work folder of %s.0#1 kept on " % job.encode()
+        self.assertRegex(said, rb"(?m)^gpulayer: " + line + rb".*: " + bytes(folder) + rb"$")
+        self.assertIn(line, self.gpulayer("job", "show", job).stdout)
+        self.assertTrue(self.show(job)["request"]["keep"])
+        self.assertEqual({p.name for p in (folder / "work").iterdir()}, {"given", "made", "big"})
+        self.assertEqual((folder / "out" / "out").read_text(), "out\n")
+        self.assertEqual((folder / "work" / "big").stat().st_size, 9_000_000)
+        self.assertEqual((self.home.cwd / "gpulayer_runs" / job / "big").stat().st_size, 9_000_000)
+        # Neither another job nor another life of the worker takes it.
+        self.gpulayer("submit", "--shell", "echo other > made")
+        self.gpulayer("down")
+        self.gpulayer("up")
+        self.gpulayer("submit", "--", "true")
+        self.assertEqual((folder / "work" / "made").read_text(), "made\n")
+        again = self.gpulayer("job", "retry", job).stdout.decode().strip()
+        self.gpulayer("job", "wait", again, code=3)
+        self.assertNotEqual(self.kept(again), folder)
+        self.assertEqual((self.kept(again) / "work" / "made").read_text(), "made\n")
+
+    def test_what_is_kept_and_what_is_not(self) -> None:
+        for args, code, stays in ((["--", "true"], 0, False),
+                                  (["--", "no-such-program"], 127, True),
+                                  (["--", "sh", "-c", "kill -9 $$"], 137, True),
+                                  (["--no-outputs", "--", "sh", "-c", "exit 4"], 4, True),
+                                  (["--time", "100ms", "--", "sleep", "60"], 124, True)):
+            job, said = self.submit(*args, code=code)
+            folder = self.kept(job)
+            self.assertEqual(bool(folder and (folder / "work").is_dir()), stays, (args, folder))
+            self.assertEqual(b"kept on" in said, stays, args)
+        job = self.gpulayer("submit", "-d", "--keep", "--", "sleep", "60").stdout.decode().strip()
+        eventually(lambda: self.show(job)["state"] == "running", "its start")
+        self.gpulayer("cancel", job)
+        self.gpulayer("job", "wait", job, code=130)
+        self.assertIsNone(self.kept(job))
+        job = self.gpulayer("submit", "-d", "--", "false").stdout.decode().strip()
+        self.gpulayer("job", "wait", job, code=1)
+        self.assertIsNone(self.kept(job), "nobody asked")
+
+    def test_there_is_a_bound(self) -> None:
+        done = self.gpulayer("submit", "--keep", "--array", "0-24", "--", "false", code=1)
+        self.assertEqual(len(re.findall(rb"(?m)^gpulayer: work folder of \d+\.\d+#1 kept on ", done.stderr)), 10)
+        self.assertIn(b"and 15 more: `gpulayer job show", done.stderr)
+        kept = self.home.path / "data" / "worker" / "kept"
+        eventually(lambda: len(list(kept.iterdir())) == 20, "the oldest are gone")
+        log, = (self.home.path / "data").glob("**/worker.log")
+        self.assertRegex(log.read_bytes(), rb"deleted \S+/kept/\S+, kept by --keep: there are newer ones")
+
+
+class Local(unittest.TestCase):
+    def test_a_local_run_keeps_its_folder_where_it_says(self) -> None:
+        home = Home()
+        self.addCleanup(home.close)
+        temporary = home.path / "tmp"
+        temporary.mkdir()
+        done = home.run("run", "--keep", "--shell", "echo made > made; exit 5",
+                        env=home.env | {"TMPDIR": str(temporary)})
+        self.assertEqual(done.returncode, 5, done)
+        found = re.search(rb"(?m)^gpulayer: work folder of 1\.0#1 kept on \S+: (\S+)$", done.stderr)
+        assert found, done
+        folder = pathlib.Path(os.fsdecode(found.group(1)))
+        self.assertEqual((folder / "work" / "made").read_text(), "made\n")
+        self.assertEqual([p.name for p in temporary.iterdir()], [f"gpulayer-kept-{os.geteuid()}"])
 
 
 if __name__ == "__main__":

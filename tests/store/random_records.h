@@ -59,6 +59,7 @@ inline JobSpec RandomSpec() {
   if (Coin()) spec.time_limit = Duration(Number());
   spec.grace = Duration(Number());
   spec.log_limit_bytes = Number();
+  spec.keep = Coin();
   spec.array = Number() % 2 == 0;
   spec.tasks = {Number(), Number(), Number()};
   spec.max_parallel = Number();
@@ -153,6 +154,7 @@ inline AttemptRecord RandomAttempt(AttemptRef ref, AttemptState state) {
   attempt.started = MaybeWall();
   attempt.ended = MaybeWall();
   attempt.log_bytes = Number();
+  attempt.kept_folder = Bytes();
   return attempt;
 }
 

@@ -20,6 +20,7 @@
 namespace gpulayer {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -272,6 +273,32 @@ TEST_F(StoreTest, ANewerSchemaIsRefused) {
   const Status newer = TryOpen().status();
   EXPECT_EQ(newer.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(newer.message(), HasSubstr("newer version (schema 999"));
+}
+
+// Attempts of the first version had no kept folder.
+TEST_F(StoreTest, AnOlderSchemaIsBroughtUpToDateWithWhatIsInIt) {
+  WriteBatch batch;
+  batch.insert_jobs = {SimpleJob(1, TaskState::kRunning)};
+  AttemptRecord attempt;
+  attempt.ref = {{JobId(1), TaskIndex(0)}, AttemptNo(1)};
+  attempt.id = AttemptId("a1");
+  attempt.worker_name = "box";
+  attempt.state = AttemptState::kRunning;
+  attempt.log_bytes = 7;
+  batch.attempts = {attempt};
+  ASSERT_TRUE(Open()->Write(batch).ok());
+  {
+    auto db = *sqlite::Database::Open(path_, sqlite::Database::Mode::kReadWrite);
+    ASSERT_TRUE(db->Execute("ALTER TABLE attempts DROP COLUMN kept_folder").ok());
+    ASSERT_TRUE(db->Execute("PRAGMA user_version = 1").ok());
+  }
+  const auto store = Open();
+  EXPECT_THAT(store->Load()->attempts, ElementsAre(attempt));
+  batch = WriteBatch();
+  attempt.kept_folder = "/kept/a1";
+  batch.attempts = {attempt};
+  ASSERT_TRUE(store->Write(batch).ok());
+  EXPECT_THAT(store->Load()->attempts, ElementsAre(attempt));
 }
 
 TEST_F(StoreTest, AnotherProgramsDatabaseIsRefused) {

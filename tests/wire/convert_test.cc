@@ -24,6 +24,7 @@ JobSpec FullSpec() {
   spec.outputs.globs = {"*.mp4"};
   spec.time_limit = 90s;
   spec.log_limit_bytes = 1 << 20;
+  spec.keep = true;
   spec.array = true;
   spec.tasks = {3, 2, 7};
   spec.max_parallel = 4;

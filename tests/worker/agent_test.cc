@@ -480,6 +480,42 @@ TEST_F(AgentTest, FailedProgramKeepsItsCauseWithoutOutputs) {
   EXPECT_EQ(LastEnded().outcome, Exit(7));
 }
 
+TEST_F(AgentTest, AFolderIsKeptOfFailuresThatAskForItAlone) {
+  const auto outcome = [](CauseKind kind, std::optional<int> code) {
+    return Outcome{code, {}, {kind, ""}};
+  };
+  struct Row {
+    bool asked;
+    Outcome outcome;
+    bool keep;
+  };
+  const std::vector<Row> rows = {
+      {true, Exit(0), false},
+      {true, Exit(7), true},
+      {false, Exit(7), false},
+      {true, outcome(CauseKind::kSignal, {}), true},
+      {true, outcome(CauseKind::kOutOfMemory, {}), true},
+      {true, outcome(CauseKind::kTimeLimit, {}), true},
+      {true, outcome(CauseKind::kNotFound, 127), true},
+      {true, outcome(CauseKind::kCancelled, {}), false},
+      {true, outcome(CauseKind::kSpawnFailed, {}), false},
+      {true, outcome(CauseKind::kWorkerLost, {}), false},
+  };
+  Connect();
+  int n = 0;
+  for (const Row& row : rows) {
+    Assignment work = Work(++n, false);
+    auto spec = std::make_shared<JobSpec>(*work.spec);
+    spec->keep = row.asked;
+    work.spec = spec;
+    Do(Assigned{work});
+    Do(Prepared{Id(n), OkStatus()});
+    Do(ProgramStarted{Id(n)});
+    Do(ProgramEnded{Id(n), true, row.outcome, 0});
+    EXPECT_EQ(LastEnded().keep, row.keep) << n;
+  }
+}
+
 TEST_F(AgentTest, FullServerIsOfferedOutputsForAWhile) {
   Connect();
   Run(1);

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "base/mutex.h"
+#include "model/limits.h"
 #include "support/eventually.h"
 #include "support/temp_dir.h"
 #include "tree/collect.h"
@@ -268,7 +269,7 @@ TEST_F(BlobCacheTest, WhereAllFilesWereTouchedOneLookMendsAllOfThem) {
 
 class WorkDirsTest : public BlobCacheTest {
  protected:
-  WorkDirsTest() : dirs_(*WorkDirs::Open(dir_ / "work")), cache_(Open()) {
+  WorkDirsTest() : dirs_(*WorkDirs::Open(dir_ / "work", dir_ / "kept")), cache_(Open()) {
     for (const char* name : {"a", "b/c"}) {
       TreeEntry entry;
       entry.path = name;
@@ -306,7 +307,7 @@ TEST_F(WorkDirsTest, LaysOutAdoptsAndFindsChanges) {
   EXPECT_EQ(*ReadFile(made->work + "/b/c"), "b/c");
   ASSERT_TRUE(dirs_->Create(AttemptId("at2"), nullptr, *cache_).ok());
 
-  dirs_ = *WorkDirs::Open(dir_ / "work");  // another process
+  dirs_ = *WorkDirs::Open(dir_ / "work", dir_ / "kept");  // another process
   EXPECT_THAT(*dirs_->List(), ElementsAre(AttemptId("at1"), AttemptId("at2")));
   Result<WorkDir> again = dirs_->Adopt(AttemptId("at1"));
   ASSERT_TRUE(again.ok()) << again.status().ToString();
@@ -344,6 +345,46 @@ TEST_F(WorkDirsTest, DiscardIsAtOnceAndDeletesBehind) {
   EXPECT_THAT(*dirs_->List(), IsEmpty());
 }
 
+TEST_F(WorkDirsTest, AKeptFolderIsOutOfReachOfOthersAndTheNewestStay) {
+  const std::string kept = dir_ / "kept";
+  for (std::size_t i = 0; i < limits::kKeptFolders + 3; ++i) {
+    const AttemptId id("at" + std::to_string(100 + i));
+    const Result<WorkDir> made = dirs_->Create(id, nullptr, *cache_);
+    ASSERT_TRUE(made.ok());
+    ASSERT_TRUE(WriteFileAtomic(made->work + "/x", id.value()).ok());
+    ASSERT_TRUE(dirs_->Keep(id).ok());
+    EXPECT_TRUE(dirs_->Keep(id).ok()) << "again, after a restart in between";
+    EXPECT_EQ(*dirs_->PlaceToKeep(id), kept + "/" + id.value());
+    EXPECT_FALSE(PathExists(made->path));
+  }
+  EXPECT_THAT(*dirs_->List(), IsEmpty());
+  ASSERT_TRUE(testing::Eventually([&] { return ListDir(kept)->size() == limits::kKeptFolders; }));
+  EXPECT_EQ(ListDir(kept)->front(), "at103");
+  EXPECT_EQ(*ReadFile(kept + "/at122/work/x"), "at122");
+  struct stat st = {};
+  ASSERT_EQ(stat(kept.c_str(), &st), 0);
+  EXPECT_EQ(st.st_mode & 0777, 0700U);
+
+  // Whose time is over goes at the next start at the latest.
+  timespec old[2] = {};
+  clock_gettime(CLOCK_REALTIME, &old[1]);
+  old[1].tv_sec -= std::chrono::seconds(limits::kKeptFor).count() + 1;
+  ASSERT_EQ(utimensat(AT_FDCWD, (kept + "/at110").c_str(), old, 0), 0);
+  dirs_ = *WorkDirs::Open(dir_ / "work", kept);
+  EXPECT_TRUE(testing::Eventually([&] { return !PathExists(kept + "/at110"); }));
+  EXPECT_EQ(ListDir(kept)->size(), limits::kKeptFolders - 1);
+}
+
+TEST_F(WorkDirsTest, ALinkInTheFoldersPlaceIsNotKept) {
+  const Result<WorkDir> made = dirs_->Create(AttemptId("at"), nullptr, *cache_);
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE(RemoveTree(made->path).ok());
+  ASSERT_EQ(symlink("/", made->path.c_str()), 0);
+  EXPECT_TRUE(dirs_->Keep(AttemptId("at")).ok());
+  EXPECT_THAT(*ListDir(dir_ / "kept"), IsEmpty());
+  EXPECT_THAT(*dirs_->List(), IsEmpty());
+}
+
 TEST_F(WorkDirsTest, AFolderServesAgainEmptied) {
   Result<WorkDir> made = dirs_->Create(AttemptId("at1"), nullptr, *cache_);
   ASSERT_TRUE(made.ok());
@@ -356,7 +397,7 @@ TEST_F(WorkDirsTest, AFolderServesAgainEmptied) {
   ASSERT_TRUE(dirs_->Discard(AttemptId("at1")).ok());
   const std::string spare = dir_ / "work/v1/.spare";
   ASSERT_TRUE(testing::Eventually([&] { return ListDir(spare)->size() == 1; }, 10s));
-  dirs_ = *WorkDirs::Open(dir_ / "work");  // another process
+  dirs_ = *WorkDirs::Open(dir_ / "work", dir_ / "kept");  // another process
   Result<WorkDir> again = dirs_->Create(AttemptId("at2"), nullptr, *cache_);
   ASSERT_TRUE(again.ok()) << again.status().ToString();
   EXPECT_THAT(*ListDir(spare), IsEmpty());
@@ -439,6 +480,23 @@ TEST_F(WorkDirsTest, AFolderThatALinkReplacedIsNotFollowed) {
 }
 
 #if defined(__linux__)
+TEST_F(WorkDirsTest, WhatAJobMountedIsNotKeptWithItsFolder) {
+  const std::string data = dir_ / "data";
+  ASSERT_TRUE(MakeDirs(data).ok());
+  ASSERT_TRUE(WriteFileAtomic(data + "/f", "precious").ok());
+  const Result<WorkDir> made = dirs_->Create(AttemptId("at"), nullptr, *cache_);
+  ASSERT_TRUE(made.ok());
+  ASSERT_TRUE(MakeDirs(made->work + "/m").ok());
+  for (const std::string& at : {made->work + "/m", made->path}) {
+    if (mount((at == made->path ? at : data).c_str(), at.c_str(), nullptr, MS_BIND, nullptr) != 0) {
+      GTEST_SKIP() << "mount: " << std::strerror(errno);
+    }
+  }
+  ASSERT_TRUE(dirs_->Keep(AttemptId("at")).ok());
+  EXPECT_THAT(*ListDir(dir_ / "kept/at/work/m"), IsEmpty());
+  EXPECT_EQ(*ReadFile(data + "/f"), "precious");
+}
+
 TEST_F(WorkDirsTest, WhatAJobMountedKeepsItsContentAndIsTakenAway) {
   const std::string data = dir_ / "data";
   ASSERT_TRUE(MakeDirs(data + "/sub").ok());

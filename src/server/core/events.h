@@ -94,6 +94,7 @@ struct AttemptEnded {
   std::int64_t log_bytes = 0;
   std::optional<Duration> started_ago = {};  // as AttemptProgress
   std::optional<Duration> ended_ago = {};    // since the program's end
+  std::string kept_folder = {};              // AttemptRecord's
 };
 
 // Time passed. The engine sends one at least every second.

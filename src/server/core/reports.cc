@@ -121,6 +121,7 @@ void OnEnded(Turn& turn, const AttemptEnded& event) {
   AttemptRecord& attempt = *task->attempt;
   if (event.started) NoteStart(turn, job, *task, event.started_ago);
   attempt.log_bytes = event.log_bytes;
+  attempt.kept_folder = event.kept_folder;
   if (event.outcome.cause.kind == CauseKind::kWorkerLost) {
     return LoseAttempt(turn, task->record.ref, event.outcome.cause.text);
   }

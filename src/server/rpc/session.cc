@@ -310,6 +310,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     }
   }
 
+  static constexpr std::size_t kMaxPathBytes = 4096;  // PATH_MAX
   enum class Handled { kDone, kLater };
 
   Handled Handle(const v1::WorkerMessage& message) {
@@ -391,7 +392,8 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
                              *std::move(outputs),
                              parts_.logs.Size(key->ref),
                              ToAgo(in.has_started_us_ago(), in.started_us_ago()),
-                             ToAgo(in.has_ended_us_ago(), in.ended_us_ago())};
+                             ToAgo(in.has_ended_us_ago(), in.ended_us_ago()),
+                             in.kept_folder().substr(0, kMaxPathBytes)};
     // The final state may stand only behind the last log byte.
     if (event.log_bytes < std::min(in.log_bytes(), *most)) {
       ack->set_current(true);

@@ -82,6 +82,7 @@ void Visit(A& field, T& x) {
   field(18, x.only);
   field(19, x.retry_of);
   field(20, x.log_limit_bytes);
+  field(21, x.keep);
 }
 
 template <typename A, Is<Allocation> T>

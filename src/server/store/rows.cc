@@ -112,7 +112,7 @@ Result<TaskRecord> ReadTask(Statement& from) {
 const char* const kAttemptColumns =
     "job_id, task_index, number, attempt_id, worker_id, worker_name, state, allocation, "
     "exit_code, signal, cause_kind, cause_text, stop_kind, stop_text, created_at_us, "
-    "started_at_us, ended_at_us, log_bytes";
+    "started_at_us, ended_at_us, log_bytes, kept_folder";
 
 void Bind(Statement& to, const AttemptRecord& attempt) {
   Bind(to, attempt.ref.task);
@@ -122,6 +122,7 @@ void Bind(Statement& to, const AttemptRecord& attempt) {
   Bind(to, attempt.outcome);
   Bind(to, attempt.stop);
   to.Time(attempt.created).Time(attempt.started).Time(attempt.ended).Int(attempt.log_bytes);
+  to.Blob(attempt.kept_folder);
 }
 
 Result<AttemptRecord> ReadAttempt(Statement& from) {
@@ -143,6 +144,7 @@ Result<AttemptRecord> ReadAttempt(Statement& from) {
   attempt.started = from.OptionalTime();
   attempt.ended = from.OptionalTime();
   attempt.log_bytes = from.Int();
+  attempt.kept_folder = from.Blob();
   return attempt;
 }
 

@@ -111,7 +111,11 @@ CREATE TABLE tokens (
 ) STRICT, WITHOUT ROWID;
 )sql";
 
-constexpr std::array kMigrations = {k001Initial};
+constexpr const char* k002KeptFolder = R"sql(
+ALTER TABLE attempts ADD COLUMN kept_folder BLOB NOT NULL DEFAULT x'';
+)sql";
+
+constexpr std::array kMigrations = {k001Initial, k002KeptFolder};
 constexpr auto kNewest = static_cast<std::int64_t>(kMigrations.size());
 
 Status Apply(sqlite::Database& db, std::int64_t number) {

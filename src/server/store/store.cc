@@ -174,8 +174,9 @@ class SqliteStore : public Store {
                      "WHERE id = ?"));
     GPULAYER_ASSIGN_OR_RETURN(
         put_task_, db_->Prepare("INSERT OR REPLACE INTO tasks VALUES (?,?,?,?,?,?,?,?,?,?,?)"));
-    GPULAYER_ASSIGN_OR_RETURN(put_attempt_, db_->Prepare("INSERT OR REPLACE INTO attempts VALUES "
-                                                         "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
+    GPULAYER_ASSIGN_OR_RETURN(put_attempt_,
+                              db_->Prepare("INSERT OR REPLACE INTO attempts VALUES "
+                                           "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
     GPULAYER_ASSIGN_OR_RETURN(put_worker_,
                               db_->Prepare("INSERT OR REPLACE INTO workers VALUES (?,?,?,?,?,?)"));
     return OkStatus();

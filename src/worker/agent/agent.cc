@@ -87,6 +87,15 @@ bool RunsAgain(const Outcome& outcome) {
          outcome.cause.kind == CauseKind::kSpawnFailed;
 }
 
+// What a person may want to look at: the program failed, or what it made could not be stored. Where
+// nothing was laid out there is nothing to see, and another attempt has its own folder.
+bool Keeps(const Attempt& a) {
+  if (!a.what.spec->keep || RunsAgain(a.outcome)) return false;
+  const TaskState state = TerminalStateOf(a.outcome);
+  return (state == TaskState::kFailed || state == TaskState::kTimedOut) &&
+         a.outcome.cause.kind != CauseKind::kPreparation;
+}
+
 }  // namespace
 
 struct Agent::State {
@@ -167,7 +176,7 @@ struct Agent::State {
     a.ended_sent = true;
     a.tell_at.reset();
     actions.push_back(SendEnded{a.what.key, a.started, a.outcome, a.outputs, a.log_size.value_or(0),
-                                Ago(a.started_at), Ago(a.ended_at)});
+                                Ago(a.started_at), Ago(a.ended_at), Keeps(a)});
   }
 
   // After another boot the clock began again: none, or too much, which the server bounds by when it

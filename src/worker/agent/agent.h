@@ -172,6 +172,8 @@ struct SendEnded {
   std::int64_t log_bytes = 0;
   std::optional<Duration> started_ago = {};
   std::optional<Duration> ended_ago = {};
+  bool keep = false;             // the work folder is to stay
+  std::string kept_folder = {};  // where; for whoever carries it out to fill in
 };
 // Nothing of the attempt is needed or in use: its folders may go. The agent knows it no longer.
 struct Forget {

@@ -12,6 +12,7 @@
 #include <linux/fs.h>
 #endif
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -27,6 +28,7 @@
 #include "base/random.h"
 #include "base/spare_folders.h"
 #include "base/text.h"
+#include "model/limits.h"
 #include "tree/unpack.h"
 
 namespace gpulayer::worker {
@@ -144,8 +146,8 @@ int DetachMounts(const std::string&) { return 0; }
 
 class WorkDirsImpl final : public WorkDirs {
  public:
-  explicit WorkDirsImpl(const std::string& dir)
-      : root_(JoinPath(dir, "v1")), trash_(JoinPath(root_, kTrash)) {}
+  WorkDirsImpl(const std::string& dir, std::string kept_dir)
+      : root_(JoinPath(dir, "v1")), trash_(JoinPath(root_, kTrash)), kept_(std::move(kept_dir)) {}
 
   Status Start() {
     GPULAYER_RETURN_IF_ERROR(MakeDirs(trash_));
@@ -243,7 +245,85 @@ class WorkDirsImpl final : public WorkDirs {
     return OkStatus();
   }
 
+  Result<std::string> PlaceToKeep(const AttemptId& attempt) override {
+    GPULAYER_RETURN_IF_ERROR(CheckName(attempt));
+    GPULAYER_RETURN_IF_ERROR(MakePrivateDir(kept_));
+    return JoinPath(kept_, attempt.value());
+  }
+
+  Status Keep(const AttemptId& attempt) override {
+    GPULAYER_ASSIGN_OR_RETURN(const std::string to, PlaceToKeep(attempt));
+    const std::string from = JoinPath(root_, attempt.value());
+    struct stat st = {};
+    // A link that its program put in its place shows nothing that is its.
+    if (lstat(from.c_str(), &st) == 0 && !S_ISDIR(st.st_mode)) return Discard(attempt);
+    OpenUp(from);
+    // Or whoever looks at it and deletes it deletes what is mounted there.
+    DetachMounts(from);
+    if (rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT) {
+      return ErrnoStatus("keep work folder " + from, errno);
+    }
+    // Its time begins now.
+    (void)utimensat(AT_FDCWD, to.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+    {
+      MutexLock lock(mutex_);
+      work_ = true;
+    }
+    wake_.NotifyAll();
+    return OkStatus();
+  }
+
  private:
+  struct Kept {
+    std::int64_t since_ns = 0;
+    std::string path;
+  };
+
+  // Removes those over the bound.
+  void PruneKept() {
+    const Result<std::vector<std::string>> names = ListDir(kept_);
+    if (!names.ok()) return;  // nothing was ever kept
+    std::vector<Kept> kept;
+    for (const std::string& name : *names) {
+      const std::string path = JoinPath(kept_, name);
+      struct stat st = {};
+      if (lstat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) continue;
+      kept.push_back({ModifyTime(st), path});
+    }
+    std::sort(kept.begin(), kept.end(),
+              [](const Kept& a, const Kept& b) { return a.since_ns > b.since_ns; });
+    const std::int64_t oldest = NowNs() - std::chrono::nanoseconds(limits::kKeptFor).count();
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const bool old = kept[i].since_ns < oldest;
+      if (i < limits::kKeptFolders && !old) continue;
+      if (Closed()) return;
+      if (Delete(kept[i].path)) {
+        LogInfo("deleted " + kept[i].path +
+                ", kept by --keep: " + (old ? "its time is over" : "there are newer ones"));
+      }
+    }
+  }
+
+  bool Closed() {
+    MutexLock lock(mutex_);
+    return closed_;
+  }
+
+  // On the remover's thread.
+  bool Delete(const std::string& path) {
+    Status status = RemoveTree(path);
+    if (const int mounts = status.ok() ? 0 : DetachMounts(path); mounts > 0) {
+      LogWarning("old work folder: took away " + std::to_string(mounts) +
+                 " mounts that its job left there");
+      status = RemoveTree(path);
+    }
+    // One that cannot be deleted must not keep the others, and is spoken of once.
+    if (!status.ok() && undeleted_.insert(path).second) {
+      LogWarning("delete old work folder: " + status.ToString());
+    }
+    return status.ok();
+  }
+
   // What a program closed to its own account, which can then neither read nor move it.
   static void OpenUp(const std::string& dir) {
     struct stat st = {};
@@ -349,6 +429,14 @@ class WorkDirsImpl final : public WorkDirs {
 #endif
   }
 
+  static std::int64_t ModifyTime(const struct stat& info) {
+#if defined(__APPLE__)
+    return std::int64_t{info.st_mtimespec.tv_sec} * 1'000'000'000 + info.st_mtimespec.tv_nsec;
+#else
+    return std::int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+#endif
+  }
+
   // Returns the file's change time. Written in place: to make it anew would cost more than the rest.
   static Result<std::int64_t> WriteLayout(const WorkDir& dir, const std::string& text) {
     const std::string file = JoinPath(dir.path, kLayoutFile);
@@ -361,38 +449,27 @@ class WorkDirsImpl final : public WorkDirs {
   }
 
   void RemoveSetAside() {
-    std::set<std::string> kept;  // could not be deleted
     for (;;) {
+      PruneKept();
       const Result<std::vector<std::string>> names = ListDir(trash_);
       if (names.ok()) {
         for (const std::string& name : *names) {
-          {
-            MutexLock lock(mutex_);
-            if (closed_) return;
-          }
+          if (Closed()) return;
           const std::string path = JoinPath(trash_, name);
-          if (Empty(path, Few::kOrMany) && spares_->Give(path)) continue;
-          Status status = RemoveTree(path);
-          if (const int mounts = status.ok() ? 0 : DetachMounts(path); mounts > 0) {
-            LogWarning("old work folder: took away " + std::to_string(mounts) +
-                       " mounts that its job left there");
-            status = RemoveTree(path);
-          }
-          // One that cannot be deleted must not keep the others, and is spoken of once.
-          if (!status.ok() && kept.insert(name).second) {
-            LogWarning("delete old work folder: " + status.ToString());
-          }
+          if (!Empty(path, Few::kOrMany) || !spares_->Give(path)) Delete(path);
         }
       }
       MutexLock lock(mutex_);
-      while (!work_ && !closed_) wake_.WaitFor(mutex_, std::chrono::hours(1));
+      // Once an hour there may be a kept one whose time is over.
+      if (!work_ && !closed_) wake_.WaitFor(mutex_, std::chrono::hours(1));
       if (closed_) return;
       work_ = false;
     }
   }
 
-  const std::string root_, trash_;
-  unsigned flags_ = 0;  // of root_
+  const std::string root_, trash_, kept_;
+  std::set<std::string> undeleted_;  // what the remover could not delete
+  unsigned flags_ = 0;               // of root_
   std::unique_ptr<SpareFolders> spares_;
   Mutex mutex_;
   CondVar wake_;
@@ -403,8 +480,9 @@ class WorkDirsImpl final : public WorkDirs {
 
 }  // namespace
 
-Result<std::unique_ptr<WorkDirs>> WorkDirs::Open(const std::string& dir) {
-  auto dirs = std::make_unique<WorkDirsImpl>(dir);
+Result<std::unique_ptr<WorkDirs>> WorkDirs::Open(const std::string& dir,
+                                                 const std::string& kept_dir) {
+  auto dirs = std::make_unique<WorkDirsImpl>(dir, kept_dir);
   if (Status status = dirs->Start(); !status.ok()) return status.Prefixed("open work folders");
   return std::unique_ptr<WorkDirs>(std::move(dirs));
 }

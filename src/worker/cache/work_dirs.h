@@ -1,4 +1,5 @@
-// The folders in which attempts run: <dir>/v1/<attempt id>/{work,out,tmp,input}.
+// The folders in which attempts run: <dir>/v1/<attempt id>/{work,out,tmp,input}; and those that people
+// asked to keep: <kept dir>/<attempt id>/, the newest limits::kKeptFolders for limits::kKeptFor.
 #ifndef GPULAYER_WORKER_CACHE_WORK_DIRS_H_
 #define GPULAYER_WORKER_CACHE_WORK_DIRS_H_
 
@@ -30,7 +31,9 @@ struct WorkDir {
 // Errors:    the file system's; INVALID_ARGUMENT for an attempt id that is no file name.
 class WorkDirs {
  public:
-  static Result<std::unique_ptr<WorkDirs>> Open(const std::string& dir);
+  // REQUIRES: both on one file system. `kept_dir` is made when something is kept.
+  static Result<std::unique_ptr<WorkDirs>> Open(const std::string& dir,
+                                                const std::string& kept_dir);
   virtual ~WorkDirs() = default;
 
   // A fresh folder with `source` laid out (null: empty). REQUIRES: the tree's blobs are pinned in
@@ -44,6 +47,12 @@ class WorkDirs {
   // Gone from its place at once (a rename), deleted in the background; what its program mounted there
   // is taken away, never emptied. OK if there is none.
   virtual Status Discard(const AttemptId& attempt) = 0;
+  // Out of reach of other attempts, for a person to look at: at PlaceToKeep(), which is known before.
+  // OK if it is there already. What its program mounted there is taken away. Those over the bound go,
+  // with a line in the log.
+  virtual Status Keep(const AttemptId& attempt) = 0;
+  // Not OK: nothing can be kept there.
+  virtual Result<std::string> PlaceToKeep(const AttemptId& attempt) = 0;
 };
 
 // Every file's hash, once: what to Ensure() before Create().

@@ -517,6 +517,7 @@ void Session::Send(const SendEnded& message) {
   ended.set_log_bytes(message.log_bytes);
   if (message.started_ago) ended.set_started_us_ago(Micros(*message.started_ago));
   if (message.ended_ago) ended.set_ended_us_ago(Micros(*message.ended_ago));
+  ended.set_kept_folder(message.kept_folder);
   impl_->Send(std::move(out));
 }
 void Session::SetResources(const Resources& resources) { impl_->SetResources(resources); }
