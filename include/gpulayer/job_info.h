@@ -51,7 +51,7 @@ enum class CauseKind : std::int32_t {
   kNone = 0,  // not ended
   kProgram = 1,
   kSignal = 2,
-  kOutOfMemory = 3,
+  kOutOfMemory = 3,  // its --memory was a limit, and the kernel ended it there
   kTimeLimit = 4,
   kCancelled = 5,
   kNotExecutable = 6,
@@ -182,6 +182,8 @@ struct MachineResources {
   std::int32_t slots = 0;
   std::int64_t memory_bytes = 0;
   std::vector<DeviceInfo> devices;
+  // DetectResources() alone. Why a job's memory is a reservation here and no limit; empty: it is one.
+  std::string no_memory_limit;
 };
 
 enum class WorkerState : std::int32_t { kOnline = 1, kSuspect = 2, kOffline = 3 };

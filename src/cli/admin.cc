@@ -126,6 +126,9 @@ int RunDetect(const Common& args) {
                    {"labels", LabelText(found->labels)},
                    {"slots", std::to_string(has.slots)},
                    {"memory", FormatSize(has.memory_bytes)},
+                   {"--memory", has.no_memory_limit.empty()
+                                    ? "a limit, by a cgroup"
+                                    : "a reservation and no limit: " + has.no_memory_limit},
                    {"devices", has.devices.empty() ? "none" : DeviceText(has.devices)}}));
   return 0;
 }

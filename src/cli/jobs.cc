@@ -53,7 +53,8 @@ std::string JobText(const JobInfo& job) {
       {"user", job.user},
       {"state", ToString(job.state)},
       {"exit", ExitText(job.outcome)},
-      {"cause", job.outcome.cause == CauseKind::kNone || job.outcome.cause == CauseKind::kProgram
+      {"cause", job.outcome.cause == CauseKind::kNone ||
+                        (job.outcome.cause == CauseKind::kProgram && job.outcome.cause_text.empty())
                     ? ""
                     : std::string(ToString(job.outcome.cause)) +
                           (job.outcome.cause_text.empty() ? "" : ": " + job.outcome.cause_text)},

@@ -289,6 +289,8 @@ std::string ResourcesJson(const WorkerInfo& offered) {
   out["zone"] = Bytes(offered.zone);
   out["region"] = Bytes(offered.region);
   out["labels"] = Labels(offered.labels);
+  const std::string& why_not = offered.resources.no_memory_limit;
+  out["no_memory_limit"] = why_not.empty() ? Json(nullptr) : Bytes(why_not);
   return Text(out);
 }
 

@@ -77,6 +77,7 @@ Result<api::WorkerInfo> api::DetectWorker() {
   MachineResources& out = worker.resources;
   out.slots = static_cast<std::int32_t>(Number(j, "slots"));
   out.memory_bytes = Number(j, "memory_bytes");
+  out.no_memory_limit = Text(j, "no_memory_limit");
   if (j.contains("devices") && j["devices"].is_array()) {
     for (const json& d : j["devices"]) {
       if (!d.is_object()) continue;

@@ -149,6 +149,7 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
   run.time_limit = spec.time_limit;
   run.grace = spec.grace;
   run.log_limit = spec.log_limit_bytes;
+  run.memory_limit = spec.requirements.memory_bytes;
   return store_.WriteSpec(id, run);
 }
 

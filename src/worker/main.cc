@@ -25,6 +25,7 @@
 #include "base/text.h"
 #include "wire/version.h"
 #include "worker/config.h"
+#include "worker/exec/memory_cgroup.h"
 #include "worker/probe/probe.h"
 #include "worker/session/grpc_log.h"
 #include "worker/worker.h"
@@ -187,9 +188,13 @@ int PrintResources(const WorkerOptions& options) {
                        {"model", device.model},
                        {"memory_bytes", device.memory_bytes}});
   }
-  const nlohmann::json out = {{"name", options.name},         {"zone", options.zone},
-                              {"region", options.region},     {"labels", options.labels},
-                              {"slots", found->slots},        {"memory_bytes", found->memory_bytes},
+  const nlohmann::json out = {{"name", options.name},
+                              {"zone", options.zone},
+                              {"region", options.region},
+                              {"labels", options.labels},
+                              {"slots", found->slots},
+                              {"memory_bytes", found->memory_bytes},
+                              {"no_memory_limit", WhyNoMemoryLimit(FindCgroupPlace())},
                               {"devices", std::move(devices)}};
   std::cout << out.dump(2) << "\n";
   return 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a job may write and leave: --log-limit, --keep; and that no byte of its output is lost."""
+"""What a job may write, leave and use: --log-limit, --keep, --memory; and that no byte of its output is lost."""
 
 import hashlib
 import json
@@ -13,6 +13,7 @@ import unittest
 from programs import CLI, Home, PATIENCE, Up, eventually
 
 LIMIT = 64 << 10
+HOG = "dd if=/dev/zero of=/dev/null bs=200M count=1 2>/dev/null"
 MIB = 1 << 20
 
 
@@ -170,6 +171,29 @@ class Logs(Up):
         return shown
 
 
+class Causes(Up):
+    """Ways to end, each with words of its own; memory is below."""
+
+    def test_each_is_said_as_itself(self) -> None:
+        (self.home.cwd / "plain").write_text("no program")
+        for words, code, cause, own, signal_number, text in (
+            (["--", "sh", "-c", "exit 137"], 137, "program", 137, None, b"exit: +137"),
+            (["--", "sh", "-c", "exit 124"], 124, "program", 124, None, b"exit: +124"),
+            (["--", "sh", "-c", "kill -9 $$"], 137, "signal", None, 9, b"cause: +signal: killed by SIGKILL"),
+            (["--", "sh", "-c", "kill -SEGV $$"], 139, "signal", None, 11, b"cause: +signal: killed by SIGSEGV"),
+            (["--", "no-such-program"], 127, "not_found", 127, None, b"cause: +not_found: program not found"),
+            (["--source", ".", "--", "./plain"], 126, "not_executable", 126, None,
+             b"cause: +not_executable: program cannot be executed"),
+            (["--time", "100ms", "--", "sleep", "60"], 124, "time_limit", None, 15, b"cause: +time_limit: time limit reached"),
+        ):
+            with self.subTest(words=words):
+                job = self.gpulayer("submit", "-d", "--no-outputs", *words).stdout.decode().strip()
+                self.gpulayer("job", "wait", job, code=code)
+                shown = json.loads(self.gpulayer("job", "show", job, "--json").stdout)
+                self.assertEqual((shown["cause"], shown["exit_code"], shown["signal"]), (cause, own, signal_number))
+                self.assertRegex(self.gpulayer("job", "show", job).stdout, text)
+
+
 class Keep(Up):
     """Work folders of failures."""
 
@@ -255,6 +279,41 @@ class Local(unittest.TestCase):
         folder = pathlib.Path(os.fsdecode(found.group(1)))
         self.assertEqual((folder / "work" / "made").read_text(), "made\n")
         self.assertEqual([p.name for p in temporary.iterdir()], [f"gpulayer-kept-{os.geteuid()}"])
+
+
+class Memory(Up):
+    """--memory as a limit."""
+
+    def setUp(self) -> None:
+        why_not = json.loads(self.gpulayer("resources", "detect", "--json").stdout)["no_memory_limit"]
+        if why_not:
+            self.skipTest("--memory is no limit here: " + why_not)
+
+    def test_out_of_memory_is_a_cause_of_its_own(self) -> None:
+        done = self.gpulayer("submit", "--name", "hog", "--memory", "64MiB", "--shell", "exec " + HOG, code=137)
+        self.assertIn(b"failed: out of memory: it reached the limit of --memory 64MiB", done.stderr)
+        listed = json.loads(self.gpulayer("job", "list", "--name", "hog", "--json").stdout)["items"][0]
+        self.assertEqual((listed["cause"], listed["signal"], listed["exit_code"]), ("out_of_memory", 9, None))
+        self.assertRegex(self.gpulayer("job", "show", str(listed["id"])).stdout, rb"cause: +out_of_memory: out of memory")
+
+    def test_a_program_that_goes_on_ends_by_itself(self) -> None:
+        done = self.gpulayer("submit", "--name", "goes-on", "--memory", "64MiB", "--shell", HOG + "; exit 3", code=3)
+        self.assertNotIn(b"failed: out of memory", done.stderr)
+        listed = json.loads(self.gpulayer("job", "list", "--name", "goes-on", "--json").stdout)["items"][0]
+        self.assertEqual((listed["cause"], listed["exit_code"]), ("program", 3))
+
+    def test_a_worker_that_is_killed_meanwhile_says_it_too(self) -> None:
+        go = self.home.path / "go"
+        job = self.gpulayer("submit", "-d", "--memory", "64MiB", "--shell",
+                            f"while ! [ -e {go} ]; do sleep 0.02; done; exec {HOG}").stdout.decode().strip()
+        eventually(lambda: json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"] == "running", "start")
+        worker, = processes("gpulayer-worker", self.home.path)
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: worker not in processes("gpulayer-worker", self.home.path), "the worker's death")
+        self.gpulayer("up")
+        go.touch()
+        self.gpulayer("job", "wait", job, code=137)
+        self.assertEqual(json.loads(self.gpulayer("job", "show", job, "--json").stdout)["cause"], "out_of_memory")
 
 
 if __name__ == "__main__":

@@ -195,6 +195,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ExitRow{"seven", S::kFailed, 7, {}, C::kProgram, 7},
                       ExitRow{"own124", S::kFailed, 124, {}, C::kProgram, 124},
                       ExitRow{"segv", S::kFailed, {}, 11, C::kSignal, 139},
+                      ExitRow{"memory", S::kFailed, {}, 9, C::kOutOfMemory, 137},
                       ExitRow{"timeout", S::kTimedOut, {}, 15, C::kTimeLimit, 124},
                       ExitRow{"cancelled", S::kCancelled, {}, 15, C::kCancelled, 130},
                       ExitRow{"not_executable", S::kFailed, {}, {}, C::kNotExecutable, 126},

@@ -45,7 +45,15 @@ TEST(AttemptFormatTest, LimitsRoundTripAndAreNotWrittenWhereTheyDoNotMatter) {
   AttemptSpec spec = SomeSpec();
   spec.log_limit = 65536;
   EXPECT_EQ(*DecodeSpec(EncodeSpec(spec)), spec);
-  EXPECT_GT(EncodeSpec(spec).size(), plain);  // an older gpulayer-exec reads the plain one
+  spec = SomeSpec();
+  spec.memory_limit = 7;
+  EXPECT_EQ(*DecodeSpec(EncodeSpec(spec)), spec);
+  EXPECT_EQ(EncodeSpec(spec).size(), plain + 16);  // an older gpulayer-exec reads the plain one
+  AttemptStatus status = SomeStatus();
+  status.memory_limit = 7;
+  status.oom_kills = 2;
+  EXPECT_EQ(*DecodeStatus(EncodeStatus(status), "at-1"), status);
+  EXPECT_EQ(EncodeStatus(status).size(), EncodeStatus(SomeStatus()).size() + 16);
   const TailHeader header{3, 65536, 100, 200, 300, false, true};
   EXPECT_EQ(*DecodeTailHeader(EncodeTailHeader(header)), header);
   EXPECT_EQ(EncodeTailHeader(header).size(), kTailHeaderBytes);
@@ -69,6 +77,15 @@ TEST(AttemptFormatTest, TheLayoutOfVersion1Stays) {
             std::string("GLSPEC1\n\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\1\0\0\0\0\0\0\0\1\0\0\0/\0\0\0\0"
                         "\1\0\0\0\1\0\0\0x\0\0\0\0",
                         46));
+  AttemptStatus status;  // as gpulayer-exec wrote it before there were limits
+  status.exit_code = 3;
+  status.log_bytes = 9;
+  status.attempt = "a";
+  const std::string none(8, '\xFF');
+  EXPECT_EQ(EncodeStatus(status),
+            "GLSTAT1\n" + std::string(8, '\0') + std::string("\3\0\0\0\0\0\0\0", 8) + none +
+                std::string(8 + 24 + 4 + 16 + 16, '\0') + std::string("\11\0\0\0\0\0\0\0", 8) +
+                std::string(24 + 4, '\0') + std::string("\1\0\0\0a", 5));
 }
 
 TEST(AttemptFormatTest, CutAndChangedBytesAreDamageNotCrashes) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "base/fs.h"
@@ -50,6 +51,11 @@ Cause StartFailure(const AttemptStatus& status) {
     case StartStep::kNone: break;
   }
   return {CauseKind::kSpawnFailed, "cannot start: " + why};
+}
+
+// As a shell tells it, too, of what it ran.
+bool EndedByKill(const AttemptStatus& status) {
+  return status.signal == SIGKILL || status.exit_code == 128 + SIGKILL;
 }
 
 // Writes zeros over a file, in the blocks that it has.
@@ -204,7 +210,16 @@ Outcome OutcomeOf(const AttemptStatus& status) {
     case StopOrder::kStop: outcome.cause = {CauseKind::kCancelled, "stopped"}; break;
     case StopOrder::kShutdown: outcome.cause = {CauseKind::kWorkerLost, "the worker ended"}; break;
     case StopOrder::kNone:
-      if (status.signal) {
+      if (status.oom_kills > 0 && EndedByKill(status)) {
+        outcome.cause = {
+            CauseKind::kOutOfMemory,
+            "out of memory: it reached the limit of --memory " + FormatSize(status.memory_limit)};
+      } else if (status.oom_kills > 0 && status.exit_code != 0) {
+        outcome.cause = {status.signal ? CauseKind::kSignal : CauseKind::kProgram,
+                         "the kernel ended " + std::to_string(status.oom_kills) +
+                             " of its processes at the limit of --memory " +
+                             FormatSize(status.memory_limit)};
+      } else if (status.signal) {
         outcome.cause = {CauseKind::kSignal, "killed by " + SignalText(*status.signal)};
       } else {
         outcome.cause = {CauseKind::kProgram, ""};

@@ -53,6 +53,7 @@ class AttemptStore {
 // The status in the terms of the model. Cause: kTimeLimit and kCancelled by the order that was in
 // force (who cancelled and why is the caller's to add), kNotFound, kNotExecutable, kSpawnFailed
 // (the worker's fault, uncharged), kWorkerLost (StartStep::kMonitor or StopOrder::kShutdown),
+// kOutOfMemory (the main program was killed, and the attempt's cgroup counts a kill by the kernel),
 // kSignal, kProgram. Its text says what happened, for people.
 Outcome OutcomeOf(const AttemptStatus& status);
 

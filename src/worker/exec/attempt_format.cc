@@ -128,7 +128,8 @@ bool operator==(const AttemptStatus& a, const AttemptStatus& b) {
          a.signal == b.signal && a.order == b.order && a.killed == b.killed &&
          a.started == b.started && SameInstant(a.ended, b.ended) && a.log_bytes == b.log_bytes &&
          a.log_dropped_bytes == b.log_dropped_bytes && a.swept == b.swept &&
-         a.swept_names == b.swept_names && a.unreachable == b.unreachable && a.attempt == b.attempt;
+         a.swept_names == b.swept_names && a.unreachable == b.unreachable &&
+         a.attempt == b.attempt && a.memory_limit == b.memory_limit && a.oom_kills == b.oom_kills;
 }
 
 std::string EncodeSpec(const AttemptSpec& spec) {
@@ -140,7 +141,8 @@ std::string EncodeSpec(const AttemptSpec& spec) {
   w.Strs(spec.argv);
   w.Strs(spec.env);
   // What an older gpulayer-exec does not know is not written unless it matters.
-  if (spec.log_limit != AttemptSpec().log_limit) w.I64(spec.log_limit);
+  if (spec.log_limit != AttemptSpec().log_limit || spec.memory_limit != 0) w.I64(spec.log_limit);
+  if (spec.memory_limit != 0) w.I64(spec.memory_limit);
   return w.Take();
 }
 
@@ -155,8 +157,9 @@ Result<AttemptSpec> DecodeSpec(std::string_view bytes) {
   spec.argv = r.Strs();
   spec.env = r.Strs();
   if (r.ok() && !r.AtEnd()) spec.log_limit = r.I64();
+  if (r.ok() && !r.AtEnd()) spec.memory_limit = r.I64();
   if (!r.AtEnd() || spec.argv.empty() || spec.grace < Duration::zero() ||
-      spec.log_limit < limits::kMinLogLimitBytes) {
+      spec.log_limit < limits::kMinLogLimitBytes || spec.memory_limit < 0) {
     return DataLoss("attempt spec: damaged");
   }
   return spec;
@@ -231,6 +234,11 @@ std::string EncodeStatus(const AttemptStatus& status) {
   }
   w.Strs(names);
   w.Str(status.attempt);
+  // As in a spec.
+  if (status.memory_limit != 0) {
+    w.I64(status.memory_limit);
+    w.I64(status.oom_kills);
+  }
   return w.Take();
 }
 
@@ -257,6 +265,10 @@ Result<AttemptStatus> DecodeStatus(std::string_view bytes, std::string_view atte
   s.swept_names = r.Strs();
   // A gpulayer-exec from before the field may run on under a newer worker.
   s.attempt = r.AtEnd() ? std::string(attempt) : r.Str();
+  if (r.ok() && !r.AtEnd()) {
+    s.memory_limit = r.I64();
+    s.oom_kills = r.I64();
+  }
   const bool known = s.failed_step >= StartStep::kNone && s.failed_step <= StartStep::kNever &&
                      s.order >= StopOrder::kNone && s.order <= StopOrder::kShutdown;
   const bool ended =

@@ -29,6 +29,7 @@ inline constexpr char kStatusFile[] = "status";    // there once the tree is gon
 // Output behind the first half of the log's limit: frames behind a TailHeader, in two files in turn,
 // each of a quarter of the limit. The newest frames are in the one with the higher number.
 inline constexpr const char* kTailFiles[] = {"tail0", "tail1"};
+inline constexpr char kCgroupFile[] = "cgroup";  // the path of one that may have to be removed
 
 // A name in an attempt folder that ends so is free: it says nothing of any attempt, and whoever
 // begins a file of the name before it may take that file, empty it and give it its name. Folders
@@ -56,6 +57,7 @@ struct AttemptSpec {
   Duration grace = std::chrono::seconds(15);  // between SIGTERM and SIGKILL at the time limit
   // Of `log` and the tail files together, at least limits::kMinLogLimitBytes.
   std::int64_t log_limit = limits::kLogLimitBytes;
+  std::int64_t memory_limit = 0;  // of all its processes, where it can be set; 0: none
   friend bool operator==(const AttemptSpec&, const AttemptSpec&) = default;
 };
 
@@ -122,6 +124,8 @@ struct AttemptStatus {
   std::vector<std::string> swept_names;  // of the first ones: "123 sleep"
   std::int64_t unreachable = 0;          // left over and not ours to kill (another user's)
   std::string attempt;                   // whose it is
+  std::int64_t memory_limit = 0;         // that was in force; 0: none was
+  std::int64_t oom_kills = 0;            // of its processes, by the kernel, at that limit
 };
 bool operator==(const AttemptStatus& a, const AttemptStatus& b);
 

@@ -14,6 +14,7 @@ struct LaunchFds {
   int in = -1;
   int out = -1;
   int err = -1;
+  int cgroup = -1;  // the program joins that group first; -1: none
 };
 
 struct LaunchResult {

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -124,6 +125,10 @@ void WriteOomScore(const ChildPlan& plan) {
     plan.error = errno;
     _exit(127);
   }
+  if (plan.fds.cgroup >= 0) {
+    // Where it is refused its memory has no limit, as on most machines.
+    [[maybe_unused]] const ssize_t n = write(plan.fds.cgroup, "0", 1);
+  }
   // Everything of ours is close-on-exec; this is for what the kernel or a sanitizer has open.
   syscall(SYS_close_range, 3U, ~0U, 4U /* CLOSE_RANGE_CLOEXEC */);
   umask(022);
@@ -217,7 +222,10 @@ LaunchResult Launch(const AttemptSpec& spec, const LaunchFds& fds,
   if (result.failed_step == StartStep::kExec) {
     result.exit_code = ExitCodeOf(plan.error, plan.found);
   }
-  return result;  // the child is a zombie; the monitor reaps it with everything else
+  // It is about to end, and as long as it has not its cgroup cannot be removed.
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return result;
 }
 
 }  // namespace gpulayer

@@ -13,10 +13,12 @@
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
+#include <optional>
 #include <set>
 
 #include "worker/exec/launch.h"
 #include "worker/exec/log_sink.h"
+#include "worker/exec/memory_cgroup.h"
 #include "worker/exec/process_tree.h"
 
 namespace gpulayer {
@@ -102,6 +104,7 @@ class Monitor {
   bool MayBegin() const;
   int BeginLog();
   int MakeLog();
+  int MakeCgroup();
   [[noreturn]] void Fail(StartStep step, int error, int exit_code = 0);
   void Loop();
   void TakeSignals();
@@ -123,6 +126,7 @@ class Monitor {
   int out_fd_ = -1;
   int err_fd_ = -1;
   LogSink* log_ = nullptr;
+  std::optional<MemoryCgroup> cgroup_;
   AttemptSpec spec_;
   AttemptStatus status_;
 
@@ -196,6 +200,20 @@ int Monitor::BeginLog() {
   return fd;
 }
 
+// -1: there is no limit.
+int Monitor::MakeCgroup() {
+  if (spec_.memory_limit <= 0 || plan_.cgroup.empty()) return -1;
+  // Whoever ends this attempt in our place is to find it.
+  if (!WriteAttemptFile(dir_fd_, kCgroupFile, plan_.cgroup)) return -1;
+  MemoryCgroup cgroup(plan_.cgroup, plan_.cgroup_unified);
+  const int fd = cgroup.Make(spec_.memory_limit);
+  if (fd >= 0) {
+    cgroup_ = cgroup;
+    status_.memory_limit = spec_.memory_limit;
+  }
+  return fd;
+}
+
 void Monitor::Begin() {
   // If gpulayer-exec dies so do its jobs: nobody would be there to stop them.
   if (!BecomeSubreaper() || !TieToParent(plan_.exec_pid, SIGTERM)) Fail(StartStep::kSpawn, ESRCH);
@@ -239,9 +257,11 @@ void Monitor::Begin() {
   signal_fd_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
   if (signal_fd_ < 0) Fail(StartStep::kSpawn, errno);
 
-  const LaunchResult launched = Launch(spec_, {in, out[1], err[1]}, plan_.oom_score_adj);
+  const int cgroup = MakeCgroup();
+  const LaunchResult launched = Launch(spec_, {in, out[1], err[1], cgroup}, plan_.oom_score_adj);
   const Duration now = Monotonic();
   for (const int fd : {in, out[1], err[1]}) close(fd);
+  if (cgroup >= 0) close(cgroup);
   if (launched.pid < 0) Fail(launched.failed_step, launched.error, launched.exit_code);
   main_ = launched.pid;
   status_.started = AttemptStarted{launched.pid, ReadClocks()};
@@ -420,6 +440,10 @@ void Monitor::Finish() {
     log_->Finish();
     status_.log_bytes = log_->size();
     status_.log_dropped_bytes = log_->dropped();
+  }
+  if (cgroup_) {
+    status_.oom_kills = cgroup_->OomKills();
+    cgroup_->Remove();
   }
   status_.ended = ReadClocks();
   const std::string bytes = EncodeStatus(status_);

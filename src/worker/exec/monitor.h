@@ -36,6 +36,8 @@ struct MonitorPlan {
   pid_t exec_pid = 0;         // gpulayer-exec, our parent
   int report_fd = -1;         // write end of the shared pipe
   std::string oom_score_adj;  // of the program
+  std::string cgroup;         // the path of its memory cgroup; empty: it can have none
+  bool cgroup_unified = false;
 };
 
 // Never returns. REQUIRES: called in a freshly forked process with one thread and all signals

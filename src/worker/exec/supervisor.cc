@@ -75,6 +75,15 @@ void KillMarked(const std::vector<std::string>& ids) {
   }
 }
 
+// What a dead monitor left. It may be elsewhere than ours are now: another session started it.
+void RemoveCgroupOf(const std::string& id, const std::string& prefix) {
+  const std::string path = ReadSmallFile(FileOf(id, kCgroupFile));
+  const std::string name = "/" + prefix + id;
+  const bool ours =
+      path.size() > name.size() && path.compare(path.size() - name.size(), name.size(), name) == 0;
+  if (ours) rmdir(path.c_str());
+}
+
 std::string OomScore() {
   const std::string own = ReadSmallFile("/proc/self/oom_score_adj");
   const long score = std::strtol(own.c_str(), nullptr, 10) + kOomScoreStep;
@@ -122,6 +131,9 @@ bool Supervisor::Prepare() {
   report_out_ = reports[1];
   fcntl(report_in_, F_SETFL, O_NONBLOCK);
   oom_score_adj_ = OomScore();
+  cgroup_prefix_ = CgroupPrefix();
+  cgroups_ = FindCgroupPlace();
+  MoveAside(cgroups_);
   return true;
 }
 
@@ -165,6 +177,7 @@ void Supervisor::RecoverAttempts() {
   closedir(dir);
   KillMarked(lost);
   for (const std::string& id : lost) FinishLost(id);
+  SweepCgroups(cgroups_, cgroup_prefix_);
 }
 
 int Supervisor::Timeout() const {
@@ -318,6 +331,10 @@ void Supervisor::Start(Connection& c, const std::string& id) {
   plan.exec_pid = getpid();
   plan.report_fd = report_out_;
   plan.oom_score_adj = oom_score_adj_;
+  if (!cgroups_.dir.empty()) {
+    plan.cgroup = cgroups_.dir + "/" + cgroup_prefix_ + id;
+    plan.cgroup_unified = cgroups_.unified;
+  }
   const pid_t pid = fork();
   if (pid == 0) RunMonitor(plan);
   if (pid < 0) {
@@ -489,6 +506,7 @@ void Supervisor::FinishLost(const std::string& id) {
       close(dir);
     }
   }
+  RemoveCgroupOf(id, cgroup_prefix_);
   attempts_.erase(id);
   Broadcast(Event(Type::kEnded, id, std::move(bytes)));
 }

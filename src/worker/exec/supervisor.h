@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "worker/exec/memory_cgroup.h"
 #include "worker/exec/protocol.h"
 
 namespace gpulayer {
@@ -81,6 +82,8 @@ class Supervisor {
   int report_in_ = -1;
   int report_out_ = -1;
   std::string oom_score_adj_;
+  CgroupPlace cgroups_;
+  std::string cgroup_prefix_;
   std::unordered_map<std::string, Attempt> attempts_;  // those that are not over
   std::unordered_map<pid_t, std::string> monitors_;    // not reaped yet -> attempt id
   std::deque<Connection> connections_;
