@@ -30,6 +30,7 @@ constexpr Key kKeys[] = {
     {"memory", Kind::kText},       {"label", Kind::kTable},       {"zone", Kind::kText},
     {"region", Kind::kText},       {"worker", Kind::kTexts},      {"output", Kind::kTexts},
     {"no-outputs", Kind::kFlag},   {"output-limit", Kind::kText}, {"wait-for-worker", Kind::kFlag},
+    {"log-limit", Kind::kText},    {"keep", Kind::kFlag},
 };
 
 std::string KnownKeys() {

@@ -27,11 +27,14 @@ class Project(Up):
 memory = "64MiB"
 slots = 2
 time = "5m"
+log-limit = "1MiB"
+keep = true
 env = {A = "project", B = "project", C = "project"}
 output = ["*.png", "*.txt"]
 """)
         asked = self.request()
         self.assertEqual((asked["memory_bytes"], asked["slots"], asked["time_limit_ms"]), (64 << 20, 2, 300_000))
+        self.assertEqual((asked["log_limit_bytes"], asked["keep"]), (1 << 20, True))
         self.assertEqual({e["name"]: e["value"] for e in asked["env"]},
                          {"A": "project", "B": "project", "C": "project"})
         self.assertEqual(asked["outputs"]["globs"], ["*.png", "*.txt"])
