@@ -1,4 +1,5 @@
 // worker, status, resources, token, version: what there is.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -113,6 +114,19 @@ int RunStatus(const Common& args) {
                      {"data", s.data_dir}}));
     return 0;
   });
+}
+
+int RunDoctor(const DoctorArgs& args) {
+  const std::vector<Finding> findings = Diagnose(args.options);
+  const bool well = std::all_of(findings.begin(), findings.end(),
+                                [](const Finding& finding) { return finding.ok; });
+  if (args.json) return PrintOut(DoctorJson(findings)), well ? 0 : kFailed;
+  Table table({"CHECK", "RESULT", "FOUND"});
+  for (const Finding& finding : findings) {
+    table.Add({finding.check, finding.ok ? "ok" : "FAILED", finding.text});
+  }
+  PrintOut(table.ToText());
+  return well ? 0 : kFailed;
 }
 
 int RunDetect(const Common& args) {

@@ -1,4 +1,4 @@
-// worker, resources; status, version, completion; verbs that there will be.
+// worker, resources; status, doctor, version, completion; verbs that there will be.
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +41,16 @@ void AddStatus(Parser& parser) {
   verb.Runs([args] { return RunStatus(*args); });
 }
 
+void AddDoctor(Parser& parser) {
+  auto args = std::make_shared<DoctorArgs>();
+  Verb verb = parser.Add("doctor", "Look for what is in the way when something does not work.",
+                         "gpulayer doctor");
+  AddTarget(verb, &args->options.target);
+  verb.Text("--data-dir", kFolder, &args->options.data_dir, "as given to up or join");
+  AddJson(verb, &args->json);
+  verb.Runs([args] { return RunDoctor(*args); });
+}
+
 void AddVersion(Parser& parser) {
   auto args = std::make_shared<Common>();
   Verb verb = parser.Add("version", "Print the version.", "gpulayer version");
@@ -79,9 +89,10 @@ void AddWorkerVerbs(Parser& parser) {
 
 void AddOtherVerbs(Parser& parser) {
   AddStatus(parser);
+  AddDoctor(parser);
   AddVersion(parser);
   AddCompletion(parser);
-  parser.NotBuilt({"top", "doctor", "server"});
+  parser.NotBuilt({"top", "server"});
 }
 
 }  // namespace gpulayer::cli

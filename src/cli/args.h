@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpulayer/client.h"
+#include "gpulayer/doctor.h"
 #include "gpulayer/host.h"
 
 namespace gpulayer::cli {
@@ -100,6 +101,12 @@ int RunWorkerList(const WorkerArgs& args);
 int RunWorkerShow(const WorkerArgs& args);
 
 int RunStatus(const Common& args);
+
+struct DoctorArgs {
+  DiagnoseOptions options;
+  bool json = false;
+};
+int RunDoctor(const DoctorArgs& args);
 int RunDetect(const Common& args);
 int RunVersion(const Common& args);
 

@@ -249,6 +249,15 @@ std::string StatusJson(const ServerInfo& s, const std::string& target) {
                    {"data_dir", Bytes(s.data_dir)}});
 }
 
+std::string DoctorJson(const std::vector<Finding>& findings) {
+  Json items = Json::array();
+  for (const Finding& finding : findings) {
+    items.push_back(
+        Json{{"check", Bytes(finding.check)}, {"ok", finding.ok}, {"text", Bytes(finding.text)}});
+  }
+  return Text(List(std::move(items)));
+}
+
 std::string TokenListJson(const std::vector<TokenInfo>& tokens) {
   Json items = Json::array();
   for (const TokenInfo& t : tokens) {

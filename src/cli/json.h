@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpulayer/client.h"
+#include "gpulayer/doctor.h"
 #include "gpulayer/host.h"
 
 namespace gpulayer::cli {
@@ -19,6 +20,7 @@ std::string JobListJson(const JobPage& page);
 std::string ExplanationJson(const Explanation& explanation);
 std::string WorkerListJson(const std::vector<WorkerInfo>& workers);
 std::string WorkerJson(const WorkerInfo& worker);
+std::string DoctorJson(const std::vector<Finding>& findings);
 std::string StatusJson(const ServerInfo& server, const std::string& target);
 std::string TokenListJson(const std::vector<TokenInfo>& tokens);
 std::string NewTokenJson(const NewToken& token);

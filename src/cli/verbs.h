@@ -15,7 +15,7 @@ void AddSubmitVerbs(Parser& parser);  // submit_verbs.cc: submit, run
 void AddJobVerbs(Parser& parser);     // job_verbs.cc: job, ps, logs, cancel
 void AddWorkerVerbs(Parser& parser);  // admin_verbs.cc: worker, resources
 void AddTokenVerbs(Parser& parser);   // access_verbs.cc: token
-void AddOtherVerbs(Parser& parser);   // admin_verbs.cc: status, version, completion
+void AddOtherVerbs(Parser& parser);   // admin_verbs.cc: status, doctor, version, completion
 
 inline void AddTarget(Verb& verb, std::string* target) {
   verb.Text("--target", "NAME", target, "local, here, a login's name, or remote: the login in use");

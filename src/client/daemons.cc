@@ -152,7 +152,8 @@ void ForgetAnothers(const std::string& data_dir, std::optional<ProcessId>* proce
   **process = ProcessId{};  // not stopped by `down`, and not alive
 }
 
-// The record, with the daemons that live.
+}  // namespace
+
 Result<std::optional<DaemonRecord>> FindDaemons(const std::string& data_dir) {
   GPULAYER_ASSIGN_OR_RETURN(std::optional<DaemonRecord> record, LoadRecord(data_dir));
   const std::optional<ProcessId> server =
@@ -177,8 +178,6 @@ Result<std::optional<DaemonRecord>> FindDaemons(const std::string& data_dir) {
   if (worker) record->worker_process = worker;
   return record;
 }
-
-}  // namespace
 
 std::vector<pid_t> FindKeepers(const std::string& worker_dir) {
   std::vector<pid_t> out;

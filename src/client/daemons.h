@@ -35,6 +35,10 @@ struct DaemonRecord {
   bool down() const { return !server_process && !worker_process; }
 };
 
+// How they were started, with those that live: recorded or not. Nothing: none ever was. Without the
+// lock of DaemonDir, so it may be about to change.
+Result<std::optional<DaemonRecord>> FindDaemons(const std::string& data_dir);
+
 // The address of the server that `join` made this machine a worker of; empty: of none, or `down`
 // ended it.
 std::string JoinedServer(const std::string& data_dir);

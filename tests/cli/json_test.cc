@@ -186,6 +186,11 @@ TEST_F(JsonTest, Status) {
   Check("status.json", StatusJson(server, "here"));
 }
 
+TEST_F(JsonTest, Doctor) {
+  Check("doctor.json", DoctorJson({{"limits", true, "1024 open files"},
+                                   {"login box", false, "box:7461: nobody listens there."}}));
+}
+
 TEST_F(JsonTest, Up) {
   UpReport report;
   report.was_up = true;
@@ -269,6 +274,7 @@ TEST(JsonOfVerbsTest, EachHasAGoldenFile) {
       {"token list", "tokens.json"},
       {"token revoke", "verbs.json"},
       {"status", "status.json"},
+      {"doctor", "doctor.json"},
       {"version", "small.json"},
   };
   Parser parser("", "");

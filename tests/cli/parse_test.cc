@@ -331,7 +331,7 @@ TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
       {"job", "set", "7", "--priority", "1"},
       {"job", "exec", "7", "--", "sh"},
       {"top"},
-      {"doctor", "--help"},
+      {"top", "--help"},
       {"server", "backup", "x"},
       {"worker", "drain", "box"},
       {"job", "cancel", "--mine"},

@@ -17,6 +17,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "model/blob_file.h"
 
 namespace gpulayer {
 
@@ -46,7 +47,7 @@ class BlobStore {
   struct Options {
     std::string dir;
     bool durable = true;
-    std::int64_t free_floor_bytes = std::int64_t{64} << 20;
+    std::int64_t free_floor_bytes = kBlobDiskFloorBytes;
   };
   static Result<std::unique_ptr<BlobStore>> Open(const Options& options);
   virtual ~BlobStore() = default;
