@@ -78,7 +78,9 @@ class Signals(Up):
         found = re.search(rb"gpulayer job attach (\d+)", err)
         assert found, err
         job = found.group(1).decode()
-        self.assertEqual(json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"], "running")
+        # The output may overtake the news that the program runs.
+        eventually(lambda: json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"] == "running",
+                   "the job goes on")
         follower = self.home.start("job", "attach", job)
         self.assertEqual(follower.stdout.readline(), b"started\n")
         self.gpulayer("cancel", job)
