@@ -41,9 +41,10 @@ inline Status Internal(std::string m) { return {StatusCode::kInternal, std::move
 inline Status Unimplemented(std::string m) { return {StatusCode::kUnimplemented, std::move(m)}; }
 
 // For what errno says of files that are this program's own: whoever asked is not to take "no such
-// file" for an answer to what it asked.
+// file" for an answer to what it asked. Want of room or of descriptors stays what it is: it passes.
 inline Status AsInternal(const Status& status) {
-  return status.ok() ? status : Internal(status.message());
+  const bool as_it_is = status.ok() || status.code() == StatusCode::kResourceExhausted;
+  return as_it_is ? status : Internal(status.message());
 }
 
 // "open /x: No such file or directory" with the code that fits `error` (an errno value).

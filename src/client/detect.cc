@@ -1,6 +1,9 @@
 // DetectWorker: asks the worker's own program, which has the probes.
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/fs.h"
@@ -42,7 +45,10 @@ Result<api::WorkerInfo> api::DetectWorker() {
   GPULAYER_ASSIGN_OR_RETURN(std::string program, client::FindProgram("gpulayer-worker"));
   spawn.argv = {std::move(program), "--print-resources"};
   GPULAYER_ASSIGN_OR_RETURN(client::Pipe pipe, client::MakePipe());
-  spawn.stdout_fd = spawn.stderr_fd = pipe.write_end.get();
+  spawn.stdout_fd = pipe.write_end.get();
+  const UniqueFd words(::memfd_create("gpulayer-detect", MFD_CLOEXEC));  // why it could not
+  if (!words.valid()) return ErrnoStatus("detect resources", errno);
+  spawn.stderr_fd = words.get();
   GPULAYER_ASSIGN_OR_RETURN(const pid_t pid, client::Spawn(spawn));
   pipe.write_end.Reset();
   std::string text;
@@ -57,7 +63,10 @@ Result<api::WorkerInfo> api::DetectWorker() {
   const json j = json::parse(text, nullptr, false);
   if (!j.is_object()) {
     const std::string own = "gpulayer-worker: ";
-    const std::string why = TrimmedEnd(text.starts_with(own) ? text.substr(own.size()) : text);
+    std::string said(4096, '\0');
+    said.resize(static_cast<std::size_t>(
+        std::max<ssize_t>(0, ::pread(words.get(), said.data(), said.size(), 0))));
+    const std::string why = TrimmedEnd(said.starts_with(own) ? said.substr(own.size()) : said);
     return Unavailable("detect resources: " +
                        (why.empty() ? "gpulayer-worker ended without a word." : Printable(why)));
   }

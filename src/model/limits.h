@@ -65,10 +65,14 @@ inline constexpr auto kShutdownGrace = 5s;  // `down` ends within 10 s
 
 inline constexpr auto kPrepareLimit = 30min;
 
+// Of --memory: no program starts in less, and 4 is a slip for 4GiB.
+inline constexpr std::int64_t kMinMemoryBytes = std::int64_t{1} << 20;
+
 // A log's, unless the user says otherwise: days of chatter, and a small part of a disk. The least
 // one holds a reader's screen of both of its ends.
 inline constexpr std::int64_t kLogLimitBytes = std::int64_t{1} << 30;
 inline constexpr std::int64_t kMinLogLimitBytes = std::int64_t{64} << 10;
+inline constexpr std::int64_t kMaxLogLimitBytes = std::int64_t{1} << 50;  // more than any disk
 
 // Work folders that --keep left on a worker: somebody looks at them within days or never, and each
 // may hold a whole source.

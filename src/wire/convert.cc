@@ -65,6 +65,10 @@ Status CheckRequirements(const Requirements& r) {
   if (r.slots < 0 || r.memory_bytes < 0 || r.devices < 0 || r.device_memory_bytes < 0) {
     return Bad("a negative amount was asked for");
   }
+  if (r.memory_bytes > 0 && r.memory_bytes < limits::kMinMemoryBytes) {
+    return Bad("--memory: at least " + FormatSize(limits::kMinMemoryBytes) +
+               ". A size has a unit: 4GiB, say");
+  }
   if (r.slots == 0 && r.devices == 0) return Bad("slots: at least 1");
   const auto kind = static_cast<std::int32_t>(r.accelerator);
   if (kind < 0 || kind > static_cast<std::int32_t>(AcceleratorKind::kAnyGpu)) {
@@ -286,6 +290,9 @@ Status CheckSpec(const JobSpec& spec) {
   if (spec.outputs.limit_bytes < 0) return Bad("--output-limit: not less than 0");
   if (spec.log_limit_bytes < limits::kMinLogLimitBytes) {
     return Bad("--log-limit: at least " + FormatSize(limits::kMinLogLimitBytes));
+  }
+  if (spec.log_limit_bytes > limits::kMaxLogLimitBytes) {
+    return Bad("--log-limit: at most " + FormatSize(limits::kMaxLogLimitBytes));
   }
   GPULAYER_RETURN_IF_ERROR(CheckTasks(spec));
   if (spec.request_id.value().empty() || spec.request_id.value().size() > 200) {

@@ -150,7 +150,9 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
   run.grace = spec.grace;
   run.log_limit = spec.log_limit_bytes;
   run.memory_limit = spec.requirements.memory_bytes;
-  return store_.WriteSpec(id, run);
+  const Status written = store_.WriteSpec(id, run);
+  if (written.code() == StatusCode::kInvalidArgument) *fetched = false;  // too long, on any machine
+  return written;
 }
 
 Status AttemptFiles::Prepare(const Assignment& assignment, Cancel& cancel) {
@@ -258,10 +260,11 @@ void AttemptFiles::Discard(const AttemptId& id) {
   const Result<std::string> mark = ReadOwnFile(JoinPath(store_.PathOf(id), kKeepFile));
   const bool keep = mark.ok() && *mark == id.value();
   // First the work folder: as long as the attempt's own folder stands a restart finds it again.
-  for (const Status& status :
-       {keep ? work_dirs_->Keep(id) : work_dirs_->Discard(id), store_.Remove(id)}) {
-    if (!status.ok()) LogWarning("clean up attempt " + id.value() + ": " + status.message());
-  }
+  Status status =
+      mark.ok() || mark.status().code() == StatusCode::kNotFound ? OkStatus() : mark.status();
+  if (status.ok()) status = keep ? work_dirs_->Keep(id) : work_dirs_->Discard(id);
+  if (status.ok()) status = store_.Remove(id);
+  if (!status.ok()) LogWarning("clean up attempt " + id.value() + ": " + status.message());
 }
 
 Result<std::vector<AttemptFiles::Found>> AttemptFiles::FindAttempts(

@@ -20,9 +20,9 @@ Task* FindCurrent(State& state, const Worker& worker, const AttemptKey& key);
 
 // queued -> preparing. REQUIRES: the task is queued and `allocation` is free on the worker.
 void StartAttempt(Turn& turn, Job& job, TaskIndex index, Worker& worker, Allocation allocation);
-// preparing -> running, since `at`.
 // A program started on the attempt's worker: what failed to start there before counts no more.
 void NoteStarts(Turn& turn, Job& job, const AttemptRecord& attempt);
+// preparing -> running, since `at`.
 void MarkRunning(Turn& turn, Job& job, Task& task, WallTime at);
 // preparing or running -> finishing: the allocation is free.
 void MarkFinishing(Turn& turn, Job& job, Task& task, const Outcome& outcome);

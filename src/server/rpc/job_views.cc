@@ -36,6 +36,7 @@ void AddQueued(const JobRecord& job, TaskIndex from, std::size_t most,
   const TaskNumbers& numbers = job.spec->tasks;
   std::size_t added = 0;
   for (const auto& [begin, end] : job.queued.runs()) {
+    if (added == most) break;
     std::int64_t position = begin;
     if (numbers.At(position) < from) position = std::max(begin, numbers.PositionOf(from));
     for (; position < end && added < most; ++position) {

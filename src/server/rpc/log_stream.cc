@@ -209,7 +209,9 @@ class LogReadStream final : public PullStream<v1::LogChunk> {
     for (const FrameView& frame : *frames) {
       whole += static_cast<std::int64_t>(frame.size);
       if (!IsShown(request_, frame.stream)) continue;
-      if (frame.data == kHeldBackNote && offset + whole < parts_.logs.Size(ref)) continue;
+      if (frame.stream == LogStream::kNote && frame.data == kHeldBackNote &&
+          offset + whole < parts_.logs.Size(ref))
+        continue;
       shown.push_back(frame);
     }
     if (want_tail_) {

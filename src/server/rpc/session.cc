@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/log.h"
@@ -415,16 +416,17 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
         }
       }
     }
+    said_log_faults_.erase(key->id);
     PostEvent(core::Event(std::move(event)));  // acknowledged by the engine, once it is stored
     return Handled::kDone;
   }
 
-  // Once in a session: what is tried again fails again.
+  // Once of each attempt: what is tried again fails again.
   void SayLogFault(const AttemptKey& key, const Status& fault) {
     if (fault.code() == StatusCode::kResourceExhausted || fault.code() == StatusCode::kOutOfRange) {
       return;
     }
-    if (std::exchange(said_log_fault_, true)) return;
+    if (!said_log_faults_.insert(key.id).second) return;
     LogError("log of " + ToString(key.ref) + ": " + fault.ToString());
   }
 
@@ -435,7 +437,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     MutexLock lock(mutex_);
     const auto it = current_.find(key.id);
     if (it == current_.end() || it->second.key != key) return std::nullopt;
-    return it->second.log_limit + kNotes;
+    return std::min(it->second.log_limit, limits::kMaxLogLimitBytes) + kNotes;
   }
 
   // --- to the engine
@@ -561,7 +563,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
   // Of the strand.
   Incoming working_;
   steady_clock::time_point next_heard_{};
-  bool said_log_fault_ = false;
+  std::set<AttemptId> said_log_faults_;
 
   Mutex mutex_;
   bool finished_ GPULAYER_GUARDED_BY(mutex_) = false;

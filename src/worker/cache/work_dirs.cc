@@ -144,6 +144,16 @@ int DetachMounts(const std::string& path) {
 int DetachMounts(const std::string&) { return 0; }
 #endif
 
+// Of this account and closed to others, and so is the link to it, if it is one. In /tmp nobody else
+// can then put anything in its place.
+bool IsOwnPrivateDir(const std::string& path) {
+  struct stat name = {};
+  struct stat folder = {};
+  return lstat(path.c_str(), &name) == 0 && name.st_uid == geteuid() &&
+         stat(path.c_str(), &folder) == 0 && S_ISDIR(folder.st_mode) &&
+         folder.st_uid == geteuid() && (folder.st_mode & 0077) == 0;
+}
+
 class WorkDirsImpl final : public WorkDirs {
  public:
   WorkDirsImpl(const std::string& dir, std::string kept_dir)
@@ -281,6 +291,7 @@ class WorkDirsImpl final : public WorkDirs {
 
   // Removes those over the bound.
   void PruneKept() {
+    if (!IsOwnPrivateDir(kept_)) return;
     const Result<std::vector<std::string>> names = ListDir(kept_);
     if (!names.ok()) return;  // nothing was ever kept
     std::vector<Kept> kept;

@@ -36,10 +36,12 @@ class MemoryCgroup {
   // Makes it, limited to so many bytes of memory and swap. A descriptor (close-on-exec) by which a
   // process that writes "0" joins; -1: there is no limit, and no group.
   int Make(std::int64_t bytes);
-  std::int64_t OomKills() const;  // processes that the kernel ended for want of memory in it
+  std::int64_t OomKills() const;  // processes that the kernel ended in it, at its limit
   void Remove() const;            // if nothing is in it
 
  private:
+  bool ReachedItsLimit() const;
+
   std::string path_;
   bool unified_ = false;
 };

@@ -46,6 +46,15 @@ std::vector<std::string> Words(const std::string& text, char separator) {
   return out;
 }
 
+// Of the line that begins with `name`, which ends in a blank; 0: there is none.
+std::int64_t ValueOf(const std::string& text, const std::string& name) {
+  for (const std::string& line : Words(text, '\n')) {
+    if (line.compare(0, name.size(), name) != 0) continue;
+    return std::strtoll(line.c_str() + name.size(), nullptr, 10);
+  }
+  return 0;
+}
+
 bool HasWord(const std::string& text, char separator, const std::string& wanted) {
   for (std::string word : Words(text, separator)) {
     while (!word.empty() && word.back() == '\n') word.pop_back();
@@ -148,14 +157,18 @@ int MemoryCgroup::Make(std::int64_t bytes) {
   return fd;
 }
 
+// A machine without memory kills in a group too, whatever the group's limit: only where that was
+// reached it is to blame.
+bool MemoryCgroup::ReachedItsLimit() const {
+  if (unified_) return ValueOf(ReadText(path_ + "/memory.events"), "oom ") > 0;
+  return std::strtoll(ReadText(path_ + "/memory.failcnt").c_str(), nullptr, 10) > 0 ||
+         std::strtoll(ReadText(path_ + "/memory.memsw.failcnt").c_str(), nullptr, 10) > 0;
+}
+
 std::int64_t MemoryCgroup::OomKills() const {
-  const std::string text = ReadText(path_ + (unified_ ? "/memory.events" : "/memory.oom_control"));
-  constexpr std::size_t kName = 9;
-  for (const std::string& line : Words(text, '\n')) {
-    if (line.compare(0, kName, "oom_kill ") != 0) continue;
-    return std::strtoll(line.c_str() + kName, nullptr, 10);
-  }
-  return 0;
+  if (!ReachedItsLimit()) return 0;
+  return ValueOf(ReadText(path_ + (unified_ ? "/memory.events" : "/memory.oom_control")),
+                 "oom_kill ");
 }
 
 void MemoryCgroup::Remove() const { rmdir(path_.c_str()); }

@@ -53,16 +53,20 @@ struct TailFile {
 };
 
 // None: its keeper was about to begin it when it died.
-std::optional<TailFile> OpenTail(const std::string& path) {
+Result<std::optional<TailFile>> OpenTail(const std::string& path) {
   struct stat st{};
-  if (lstat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode)) return std::nullopt;
+  if (lstat(path.c_str(), &st) != 0) {
+    if (errno == ENOENT) return std::optional<TailFile>();
+    return ErrnoStatus("look at " + path, errno);
+  }
+  if (!S_ISREG(st.st_mode)) return std::optional<TailFile>();
   constexpr auto kHeader = static_cast<std::int64_t>(kTailHeaderBytes);
   const LogPart all{path, 0, st.st_size, {}};
-  const Result<std::string> bytes = ReadPart(all, 0, std::min<std::int64_t>(st.st_size, kHeader));
-  if (!bytes.ok()) return std::nullopt;
-  const Result<TailHeader> header = DecodeTailHeader(*bytes);
-  if (!header.ok()) return std::nullopt;
-  return TailFile{*header, {path, kHeader, st.st_size - kHeader, {}}};
+  GPULAYER_ASSIGN_OR_RETURN(const std::string bytes,
+                            ReadPart(all, 0, std::min<std::int64_t>(st.st_size, kHeader)));
+  const Result<TailHeader> header = DecodeTailHeader(bytes);
+  if (!header.ok()) return std::optional<TailFile>();
+  return std::optional(TailFile{*header, {path, kHeader, st.st_size - kHeader, {}}});
 }
 
 bool IsProgram(LogStream stream) { return stream != LogStream::kNote; }
@@ -135,9 +139,8 @@ Result<std::string> BeginningOfTail(const TailFile& first, std::int64_t tail_byt
 Result<std::vector<LogPart>> PartsOfLog(const std::string& attempt_dir) {
   std::vector<TailFile> tail;
   for (const char* name : kTailFiles) {
-    if (std::optional<TailFile> file = OpenTail(JoinPath(attempt_dir, name))) {
-      tail.push_back(*std::move(file));
-    }
+    GPULAYER_ASSIGN_OR_RETURN(std::optional<TailFile> file, OpenTail(JoinPath(attempt_dir, name)));
+    if (file) tail.push_back(*std::move(file));
   }
   std::sort(tail.begin(), tail.end(),
             [](const TailFile& a, const TailFile& b) { return a.header.number < b.header.number; });
