@@ -97,7 +97,7 @@ TEST(ToProtoTest, ASpecComesBackAsItWas) {
   spec.name = "r";
   spec.env = {{"K", "v=1"}};
   spec.resources.slots = 3;
-  spec.resources.memory_bytes = 5;
+  spec.resources.memory_bytes = 5 << 20;
   spec.resources.labels = {{"a", "b"}};
   spec.resources.zone = "z";
   spec.resources.workers = {"w"};

@@ -158,11 +158,9 @@ int MemoryCgroup::Make(std::int64_t bytes) {
 }
 
 // A machine without memory kills in a group too, whatever the group's limit: only where that was
-// reached it is to blame.
+// reached it is to blame. Version 1 does not tell: its failcnt stays 0 under some kernels (6.18).
 bool MemoryCgroup::ReachedItsLimit() const {
-  if (unified_) return ValueOf(ReadText(path_ + "/memory.events"), "oom ") > 0;
-  return std::strtoll(ReadText(path_ + "/memory.failcnt").c_str(), nullptr, 10) > 0 ||
-         std::strtoll(ReadText(path_ + "/memory.memsw.failcnt").c_str(), nullptr, 10) > 0;
+  return !unified_ || ValueOf(ReadText(path_ + "/memory.events"), "oom ") > 0;
 }
 
 std::int64_t MemoryCgroup::OomKills() const {
