@@ -117,11 +117,12 @@ class Soak(Up):
         children = [p for p in pathlib.Path("/proc").glob("[0-9]*/stat") if self.is_zombie_of(p, set(pids.values()))]
         self.assertEqual(children, [])
 
-        def only_spares(folder: str) -> bool:
+        def only_spares(folder: pathlib.Path) -> bool:
             names = [p.name for p in (data / folder).iterdir()] if (data / folder).is_dir() else []
             return all(name.startswith(".") for name in names)
 
-        for folder in ("worker/work/v1", "worker/attempts/v1", "work/v1", "attempts/v1"):
+        for kind in ("work", "attempts"):
+            folder = pathlib.Path("worker", kind, "v1")
             eventually(lambda folder=folder: only_spares(folder), f"{folder} is swept")
 
     @staticmethod

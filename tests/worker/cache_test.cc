@@ -360,7 +360,7 @@ TEST_F(WorkDirsTest, AKeptFolderIsOutOfReachOfOthersAndTheNewestStay) {
   EXPECT_THAT(*dirs_->List(), IsEmpty());
   ASSERT_TRUE(testing::Eventually([&] { return ListDir(kept)->size() == limits::kKeptFolders; }));
   EXPECT_EQ(ListDir(kept)->front(), "at103");
-  EXPECT_EQ(*ReadFile(kept + "/at122/work/x"), "at122");
+  EXPECT_EQ(*ReadFile(JoinPath(JoinPath(kept, "at122"), "work/x")), "at122");
   struct stat st = {};
   ASSERT_EQ(stat(kept.c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777, 0700U);
@@ -467,7 +467,7 @@ TEST_F(WorkDirsTest, WhateverAProgramDidToTheLayoutFileItsFolderIsAdoptedAtOnce)
 TEST_F(WorkDirsTest, AFolderThatALinkReplacedIsNotFollowed) {
   const std::string decoy = dir_ / "decoy";
   ASSERT_TRUE(MakeDirs(decoy + "/work").ok());
-  ASSERT_TRUE(WriteFileAtomic(decoy + "/work/f", "not the job's").ok());
+  ASSERT_TRUE(WriteFileAtomic(JoinPath(decoy, "work/f"), "not the job's").ok());
   const Result<WorkDir> made = dirs_->Create(AttemptId("at"), nullptr, *cache_);
   ASSERT_TRUE(made.ok());
   ASSERT_TRUE(RemoveTree(made->path).ok());
@@ -476,7 +476,7 @@ TEST_F(WorkDirsTest, AFolderThatALinkReplacedIsNotFollowed) {
   EXPECT_TRUE(dirs_->Discard(AttemptId("at")).ok());
   const std::string trash = dir_ / "work/v1/.trash";
   EXPECT_TRUE(testing::Eventually([&] { return ListDir(trash)->empty(); }, 10s));
-  EXPECT_EQ(*ReadFile(decoy + "/work/f"), "not the job's");
+  EXPECT_EQ(*ReadFile(JoinPath(decoy, "work/f")), "not the job's");
 }
 
 #if defined(__linux__)
@@ -493,7 +493,7 @@ TEST_F(WorkDirsTest, WhatAJobMountedIsNotKeptWithItsFolder) {
     }
   }
   ASSERT_TRUE(dirs_->Keep(AttemptId("at")).ok());
-  EXPECT_THAT(*ListDir(dir_ / "kept/at/work/m"), IsEmpty());
+  EXPECT_THAT(*ListDir(JoinPath(dir_ / "kept/at", "work/m")), IsEmpty());
   EXPECT_EQ(*ReadFile(data + "/f"), "precious");
 }
 
