@@ -103,6 +103,8 @@ struct RetryOptions {
   bool unsuccessful_only =
       false;               // of several tasks those that did not succeed, under their numbers
   std::string request_id;  // as JobSpec's
+  // A value for each of the job's, and no other: those of the job are erased since its end.
+  std::map<std::string, std::string> secrets;
 };
 
 struct CancelOptions {
@@ -165,7 +167,7 @@ class GPULAYER_EXPORT Client {
   // submitted; after: it is cancelled. INVALID_ARGUMENT: the spec. NOT_FOUND: the source is
   // not here. RESOURCE_EXHAUSTED: over the
   // source limit, with the largest folders; server full. REJECTED: no known worker can ever run
-  // it, with each one's nearest miss.
+  // it, with each one's nearest miss. FAILED_PRECONDITION: the server's version knows no secrets.
   Result<Job> Submit(const JobSpec& spec);
   // All of them or none.
   Result<std::vector<Job>> SubmitBatch(const std::vector<JobSpec>& specs);
@@ -178,7 +180,7 @@ class GPULAYER_EXPORT Client {
   static Status CheckDownload(const DownloadOptions& options = {});
 
   // The same again as a new job: command, source, limits. FAILED_PRECONDITION: it is not over yet, its
-  // files are no longer there, or with `unsuccessful_only` nothing is left to do. NOT_FOUND. Others
+  // files are no longer there, a secret of it has no value in `options` (which is named), or with `unsuccessful_only` nothing is left to do. NOT_FOUND. Others
   // as Submit.
   Result<Job> Retry(std::int64_t job, const RetryOptions& options = {});
 

@@ -64,6 +64,11 @@ struct JobSpec {
   std::vector<std::string> command;  // argv, bytes; arrives unchanged, no shell involved
   std::string shell;                 // instead of `command`: a line for /bin/sh -c
   std::vector<std::pair<std::string, std::string>> env;  // later ones win
+  // Environment variables whose values nobody is shown, by name: none of `env`, of 64 KiB each and
+  // 256 KiB together at most, without NUL. The server seals them apart from all else and erases them
+  // when the job is over; a worker has them in memory alone. Of a job that is read back the values are
+  // empty.
+  std::map<std::string, std::string> secrets;
   ResourceRequest resources;
 
   // Frozen by content at submit, becomes the working directory; empty: the job starts in an empty
@@ -93,7 +98,8 @@ struct JobSpec {
   // AttemptInfo::kept_folder.
   bool keep = false;
   bool wait_for_worker = false;  // queue it even if no known worker can ever run it
-  std::string request_id;        // same user and id: same job. Empty: one is drawn
+  // Same user and id: same job, which has the secrets that came first. Empty: one is drawn.
+  std::string request_id;
 };
 
 // What no server takes. INVALID_ARGUMENT, or RESOURCE_EXHAUSTED: over a limit of the kernel's.

@@ -32,6 +32,11 @@ GPULAYER_EXPORT Result<TaskSelector> ParseTask(std::string_view text);  // "42" 
 // stands. Reads the file: INVALID_ARGUMENT names the line, NOT_FOUND the file.
 GPULAYER_EXPORT Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(
     const std::string& path);
+// What `--secret` takes: "NAME", the value of this process's environment variable; "NAME=@FILE", all of
+// the file; "NAME=-", all of standard input, or the line that is typed on a terminal. A line end behind
+// it is no part of it. INVALID_ARGUMENT: anything else, a value in the text among it, which is not
+// repeated; one that is not set or empty. NOT_FOUND the file. RESOURCE_EXHAUSTED over 64 KiB.
+GPULAYER_EXPORT Result<std::pair<std::string, std::string>> ReadSecret(std::string_view text);
 // "0-99", "0-99:2" (each second one), "7", each with "%4" behind it: at most 4 at work at a time.
 struct ArrayText {
   TaskRange tasks;

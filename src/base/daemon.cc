@@ -56,6 +56,13 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);  // refused: it goes on with what it has
 }
 
+void LeaveNoCore() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  limit.rlim_cur = 0;
+  setrlimit(RLIMIT_CORE, &limit);  // to less is never refused
+}
+
 std::uint64_t StartedFileLimit() {
   if (const std::uint64_t started = started_file_limit; started != 0) return started;
   rlimit limit{};

@@ -22,6 +22,10 @@ void RaiseFileLimit();
 // The soft limit that this process was started with, which is what its jobs get.
 std::uint64_t StartedFileLimit();
 
+// No core file of this process, nor of those that it starts and that do not ask for one: it holds
+// secrets of others. The hard limit stays. For a main.
+void LeaveNoCore();
+
 // From here on an exception that nobody catches ends the process with a line that says which, on
 // standard error and in the log. Nothing of ours throws; the libraries do for want of a thread or of
 // memory, which is exit code 1; anything else is a fault in the program and aborts. For a daemon's

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "gpulayer/host.h"
+#include "gpulayer/text.h"
 
 namespace gpulayer::cli {
 namespace {
@@ -60,6 +61,13 @@ Result<std::string> AskToken(const std::string& given) {
   const NoEcho hidden;
   std::cerr << "token (not shown): " << std::flush;
   return ReadToken(given);
+}
+
+Result<std::pair<std::string, std::string>> AskSecret(const std::string& given) {
+  if (::isatty(STDIN_FILENO) == 0) return ReadSecret(given);
+  const NoEcho hidden;
+  std::cerr << Printable(given.substr(0, given.find('='))) << " (not shown): " << std::flush;
+  return ReadSecret(given);
 }
 
 }  // namespace gpulayer::cli

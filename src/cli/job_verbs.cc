@@ -2,7 +2,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cli/secrets.h"
 #include "cli/verbs.h"
 #include "gpulayer/text.h"
 
@@ -202,9 +204,14 @@ void AddRetry(Parser& parser) {
   verb.Flag("--failed", &args->options.unsuccessful_only,
             "of several tasks only those that did not succeed");
   verb.Text("--request-id", "ID", &args->options.request_id, "same id, same job");
+  auto secrets = std::make_shared<std::vector<std::string>>();
+  AddSecrets(verb, secrets.get());
   AddJob(verb, &args->job);
   verb.NotBuilt({"--resume"});
-  verb.Check([args] { CheckJob(args->job); });
+  verb.Check([args, secrets] {
+    CheckJob(args->job);
+    args->options.secrets = TakeSecrets(*secrets);
+  });
   verb.Runs([args] { return RunJobRetry(*args); });
 }
 

@@ -45,6 +45,14 @@ std::string AttemptText(const TaskInfo& task, const AttemptInfo& attempt) {
   }
 }
 
+std::string SecretNames(const JobSpec& spec) {
+  std::string names;
+  for (const auto& [name, value] : spec.secrets) {
+    names += (names.empty() ? "" : ", ") + Printable(name);
+  }
+  return names;
+}
+
 std::string JobText(const JobInfo& job) {
   const ResourceRequest& r = job.request.resources;
   std::string text = Fields({
@@ -61,6 +69,7 @@ std::string JobText(const JobInfo& job) {
       {"retry of", job.retry_of > 0 ? "job " + std::to_string(job.retry_of) : ""},
       {"tasks", job.is_array ? ArrayProgress(job) : ""},
       {"command", ShellWords(job.request.command)},
+      {"secrets", SecretNames(job.request)},
       {"slots", std::to_string(r.slots)},
       {"memory", r.memory_bytes > 0 ? FormatSize(r.memory_bytes) : ""},
       {"source", job.source_hash},

@@ -47,7 +47,10 @@ Json Request(const JobSpec& spec) {
   for (const std::string& worker : spec.resources.workers) workers.push_back(Bytes(worker));
   Json globs = Json::array();
   for (const std::string& glob : spec.outputs.globs) globs.push_back(Bytes(glob));
-  Json out{{"command", std::move(command)}, {"env", std::move(env)}};
+  Json secrets = Json::array();
+  for (const auto& [name, value] : spec.secrets) secrets.push_back(Bytes(name));
+  Json out{
+      {"command", std::move(command)}, {"env", std::move(env)}, {"secrets", std::move(secrets)}};
   const ResourceRequest& r = spec.resources;
   out["slots"] = r.slots;
   out["memory_bytes"] = r.memory_bytes;

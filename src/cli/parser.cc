@@ -508,8 +508,27 @@ class Parser::Impl {
                                     words_.begin() + static_cast<std::ptrdiff_t>(at));
     std::vector<std::string> command(words_.begin() + static_cast<std::ptrdiff_t>(at),
                                      words_.end());
+    HideSecrets(before);
     return "\"" + Printable(program) + "\" is no option. Write the command after `--`: gpulayer " +
            Printable(ShellWords(before)) + " -- " + Printable(ShellWords(command)) + ".";
+  }
+
+  // A value that stands there by mistake is not to be shown again.
+  static void HideSecrets(std::vector<std::string>& words) {
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      std::size_t name = 0;
+      if (words[i].starts_with("--secret=")) {
+        name = words[i].find('=') + 1;
+      } else if (i == 0 || words[i - 1] != "--secret") {
+        continue;
+      }
+      const std::size_t equals = words[i].find('=', name);
+      if (equals == std::string::npos || words[i].substr(equals) == "=-" ||
+          words[i].compare(equals, 2, "=@") == 0) {
+        continue;
+      }
+      words[i].resize(equals);
+    }
   }
 
   bool TakesValue(const std::string& word) const {

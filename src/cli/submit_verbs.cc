@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/project.h"
+#include "cli/secrets.h"
 #include "cli/verbs.h"
 #include "gpulayer/text.h"
 
@@ -21,7 +22,7 @@ namespace {
 // What needs more than a conversion to become a SubmitArgs.
 struct Typed {
   SubmitArgs args;
-  std::vector<std::string> project_env, env, env_files;
+  std::vector<std::string> project_env, env, env_files, secrets;
   std::string array, each;
   bool no_outputs = false;
 };
@@ -142,6 +143,10 @@ void Check(Typed& typed) {
     Usage("--source and --no-source: give one of them");
   }
   AddVariables(typed, &spec);
+  if (typed.each == "-" && std::any_of(typed.secrets.begin(), typed.secrets.end(), FromStdin)) {
+    Usage("--secret and --each: standard input is one of them only");
+  }
+  if (!args.dry_run) spec.secrets = TakeSecrets(typed.secrets);
   if (spec.resources.slots < 1) Usage("--slots: at least 1");
   ParseTasks(typed.array, typed.each, &spec);
   if (args.all_logs && args.detach) Usage("--all-logs and --detach: give one of them");
@@ -181,6 +186,7 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
             "one environment variable of the job; repeat the option for more");
   verb.Many("--env-file", kFile, &typed->env_files,
             "a file of K=V lines, # comments; may be repeated");
+  AddSecrets(verb, &typed->secrets);
   verb.Duration("--time", &spec.time_limit,
                 "time limit from the program's start, as 10m (default: none)");
   verb.Duration("--grace", &spec.grace, "between SIGTERM and SIGKILL (default: 15s)");
@@ -226,13 +232,13 @@ void AddSubmit(Parser& parser, const std::string& name, const std::string& help,
   } else {
     verb.Flag("-d,--detach", &args.detach, "print the job's id and leave");
   }
-  verb.NotBuilt({"--accelerator",    "--devices",      "--device-memory", "--device-model",
-                 "--framework",      "--python",       "--exclusive",     "--nodes",
-                 "--procs-per-node", "--launcher",     "--on-rank-exit",  "--input",
-                 "--secret",         "--requirements", "--pip",           "--fresh-env",
-                 "--prepare-time",   "--signal-to",    "--retries",       "--retry-on",
-                 "--crash-limit",    "--lost-after",   "--fence",         "--priority",
-                 "--after",          "--after-any",    "--hold",          "--checkpoint-limit"});
+  verb.NotBuilt({"--accelerator",    "--devices",  "--device-memory",   "--device-model",
+                 "--framework",      "--python",   "--exclusive",       "--nodes",
+                 "--procs-per-node", "--launcher", "--on-rank-exit",    "--input",
+                 "--requirements",   "--pip",      "--fresh-env",       "--prepare-time",
+                 "--signal-to",      "--retries",  "--retry-on",        "--crash-limit",
+                 "--lost-after",     "--fence",    "--priority",        "--after",
+                 "--after-any",      "--hold",     "--checkpoint-limit"});
   verb.StandsForAProgram();
   verb.Presets(
       [typed](const Verb::IsTyped& is_typed) { return ProjectPresets(typed.get(), is_typed); });

@@ -61,6 +61,7 @@ Result<std::shared_ptr<api::Client::Impl>> api::Client::Impl::Make(
   GPULAYER_RETURN_IF_ERROR(impl->Call(Method::kStatus, client::StatusQuestion(), &reply));
   GPULAYER_RETURN_IF_ERROR(wire::CheckPeerVersion(reply.version(), "the server"));
   impl->server_uuid_ = reply.server().uuid();
+  impl->server_version_ = reply.version();
   return impl;
 }
 
@@ -118,6 +119,24 @@ Result<v1::JobSpec> api::Client::Impl::Ship(const JobSpec& spec, std::span<const
   return out;
 }
 
+Status api::Client::Impl::AddSecrets(const std::vector<std::map<std::string, std::string>>& secrets,
+                                     v1::SubmitRequest* request) const {
+  if (std::all_of(secrets.begin(), secrets.end(), [](const auto& s) { return s.empty(); })) {
+    return OkStatus();
+  }
+  // It would run the job without them.
+  if (!wire::HasFeature(server_version_, wire::kSecretsFeature)) {
+    return FailedPrecondition("submit: the server's version " + server_version_.program() +
+                              " knows no secrets. Upgrade it.");
+  }
+  for (const auto& of_job : secrets) {
+    std::vector<EnvVar> values;
+    for (const auto& [name, value] : of_job) values.push_back({name, value});
+    wire::ToProto(values, request->add_secrets());
+  }
+  return OkStatus();
+}
+
 // The answer is outstanding: the request may have arrived, or may yet arrive. After this it is
 // cancelled or barred. The interrupt was thrown already, so this call has none.
 void api::Client::Impl::CancelRequestIds(const v1::SubmitRequest& request) {
@@ -136,6 +155,9 @@ Result<std::vector<api::Job>> api::Client::Impl::Submit(const std::shared_ptr<Im
                                                         std::span<const JobSpec> specs) {
   if (specs.empty()) return std::vector<Job>();
   v1::SubmitRequest request;
+  std::vector<std::map<std::string, std::string>> secrets;
+  for (const JobSpec& spec : specs) secrets.push_back(spec.secrets);
+  GPULAYER_RETURN_IF_ERROR(AddSecrets(secrets, &request));
   std::map<std::string, client::Shipped> sources;
   std::vector<std::vector<std::string>> warnings(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -228,6 +250,21 @@ Result<api::Job> api::Client::Impl::Retry(const std::shared_ptr<Impl>& self, std
   *spec = known.job().spec();
   spec->set_request_id(options.request_id.empty() ? RandomHex(16) : options.request_id);
   spec->set_retry_of(job);
+  std::string missing;
+  for (const std::string& name : spec->secrets()) {
+    if (!options.secrets.contains(name)) missing += " --secret " + Printable(name);
+  }
+  if (!missing.empty()) {
+    return FailedPrecondition("retry job " + std::to_string(job) +
+                              ": its secrets were erased at its end. Give them again:" + missing);
+  }
+  for (const auto& [name, value] : options.secrets) {
+    if (std::find(spec->secrets().begin(), spec->secrets().end(), name) == spec->secrets().end()) {
+      return InvalidArgument("retry job " + std::to_string(job) + ": it has no secret " +
+                             Printable(name));
+    }
+  }
+  GPULAYER_RETURN_IF_ERROR(AddSecrets({options.secrets}, &request));
   if (options.unsuccessful_only) GPULAYER_RETURN_IF_ERROR(LeaveOutSuccessful(job, spec));
   GPULAYER_ASSIGN_OR_RETURN(std::vector<Job> jobs, Queue(self, request, {{}}));
   return std::move(jobs.front());

@@ -74,6 +74,9 @@ class api::Client::Impl {
   Result<std::vector<Job>> Queue(const std::shared_ptr<Impl>& self,
                                  const v1::SubmitRequest& request,
                                  std::vector<std::vector<std::string>> warnings);
+  // Beside the jobs that are in the request, in their order. FAILED_PRECONDITION: an older server.
+  Status AddSecrets(const std::vector<std::map<std::string, std::string>>& secrets,
+                    v1::SubmitRequest* request) const;
   void CancelRequestIds(const v1::SubmitRequest& request);
 
   const ClientOptions options_;
@@ -82,6 +85,7 @@ class api::Client::Impl {
   const std::unique_ptr<client::LocalServer> local_;  // outlives the transport
   const std::unique_ptr<client::Transport> transport_;
   std::string server_uuid_;
+  v1::Version server_version_;
   Mutex mutex_;
   std::map<std::int64_t, std::string> local_folders_ GPULAYER_GUARDED_BY(mutex_);  // by job
 };

@@ -57,6 +57,7 @@ api::JobSpec ToSpec(const v1::JobSpec& in) {
   out.name = in.name();
   out.command.assign(in.command().begin(), in.command().end());
   for (const v1::EnvVar& var : in.env()) out.env.emplace_back(var.name(), var.value());
+  for (const std::string& name : in.secrets()) out.secrets[name];
   out.resources = ToRequest(in.requirements());
   out.outputs.collect = in.outputs().collect();
   out.outputs.globs.assign(in.outputs().globs().begin(), in.outputs().globs().end());
@@ -221,6 +222,7 @@ Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
     var->set_name(name);
     var->set_value(value);
   }
+  for (const auto& [name, value] : spec.secrets) out.add_secrets(name);
   v1::Requirements* r = out.mutable_requirements();
   const api::ResourceRequest& in = spec.resources;
   const bool wants_device =
@@ -251,6 +253,9 @@ Result<v1::JobSpec> ToProto(const api::JobSpec& spec) {
   out.set_request_id(spec.request_id.empty() ? RandomHex(16) : spec.request_id);
   GPULAYER_ASSIGN_OR_RETURN(const JobSpec seen, wire::FromProto(out));
   GPULAYER_RETURN_IF_ERROR(CheckVariables(seen));
+  std::vector<EnvVar> secrets;
+  for (const auto& [name, value] : spec.secrets) secrets.push_back({name, value});
+  GPULAYER_RETURN_IF_ERROR(CheckSecrets(seen, secrets));
   if (!spec.items.empty()) GPULAYER_RETURN_IF_ERROR(CheckItemsOf(spec, seen));
   return out;
 }

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 
 #include "base/fs.h"
@@ -85,6 +87,68 @@ Result<std::vector<std::pair<std::string, std::string>>> ReadEnvFile(const std::
     out.emplace_back(std::move(name), line.substr(equals + 1));
   }
   return out;
+}
+
+namespace {
+
+// Who gives the value in the place of the name is not to see it again.
+std::string SecretName(std::string_view name) {
+  const bool plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  return plain ? std::string(name) : "NAME";
+}
+
+Result<std::string> SecretFromEnv(const std::string& name) {
+  const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): nobody sets any
+  if (value != nullptr) return std::string(value);
+  if (SecretName(name) != name) {
+    return InvalidArgument("what is given is no name of a variable. Write --secret NAME");
+  }
+  return InvalidArgument("the environment variable " + name +
+                         " is not set here. Export it, or write " + name + "=@FILE or " + name +
+                         "=-");
+}
+
+Result<std::string> SecretFromStdin() {
+  GPULAYER_RETURN_IF_ERROR(client::CheckStandardInput());
+  if (::isatty(STDIN_FILENO) == 0) return ReadAll(STDIN_FILENO, limits::kMaxSecretBytes + 1);
+  std::string line;
+  for (char c = 0; line.size() <= limits::kMaxSecretBytes; line += c) {
+    GPULAYER_ASSIGN_OR_RETURN(const std::size_t n, ReadSome(STDIN_FILENO, &c, 1));
+    if (n == 0 || c == '\n') break;
+  }
+  return line;
+}
+
+}  // namespace
+
+Result<std::pair<std::string, std::string>> ReadSecret(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string name(text.substr(0, equals));
+  const std::string from(equals == std::string_view::npos ? "" : text.substr(equals + 1));
+  if (name.empty()) return InvalidArgument("its name is missing. Write NAME, NAME=@FILE or NAME=-");
+  const std::string shown = SecretName(name);
+  Result<std::string> value = std::string();
+  if (equals == std::string_view::npos) {
+    value = SecretFromEnv(name);
+  } else if (from == "-") {
+    value = SecretFromStdin();
+  } else if (from.size() > 1 && from[0] == '@') {
+    value = ReadFile(from.substr(1), limits::kMaxSecretBytes + 1);
+  } else {
+    return InvalidArgument(shown +
+                           ": a value on the command line is seen by everybody on this machine. "
+                           "Write --secret " +
+                           shown + " for the value of the environment variable, or " + shown +
+                           "=@FILE, or " + shown + "=- for standard input");
+  }
+  if (!value.ok()) return value.status();
+  if (equals != std::string_view::npos && !value->empty() && value->back() == '\n') {
+    value->pop_back();
+  }
+  if (value->empty()) return InvalidArgument(shown + ": its value is empty");
+  return std::pair(name, *std::move(value));
 }
 
 Result<ArrayText> ParseArray(std::string_view text) {

@@ -127,6 +127,9 @@ struct JobSpec {
   std::string name;                  // UTF-8
   std::vector<std::string> command;  // argv, bytes; never empty
   std::vector<EnvVar> env;
+  // Names of variables whose values are sealed apart from all records, sorted, each once.
+  std::vector<std::string> secrets;
+  std::string secrets_ref;  // where the server keeps them; of no request and no message
   Requirements requirements;
   Hash source_tree;  // empty: no source
   Hash stdin_blob;   // empty: end of input at once

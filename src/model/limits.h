@@ -31,6 +31,9 @@ inline constexpr std::size_t kMaxSpecBytes = std::size_t{6} << 20;
 inline constexpr std::size_t kMaxArgBytes = 128 * 1024 - 1;  // Linux: MAX_ARG_STRLEN, with its NUL
 inline constexpr std::size_t kMaxArgsAndEnvBytes = std::size_t{2}
                                                    << 20;  // Linux: a quarter of the 8 MiB stack
+// Keys, tokens, certificates. Kept in memory by client, server and worker on their way.
+inline constexpr std::size_t kMaxSecretBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kMaxSecretsBytes = std::size_t{256} << 10;  // of a job, with names
 inline constexpr std::size_t kMaxNameBytes = 200;
 inline constexpr std::int64_t kMaxTasksPerJob = 1'000'000;
 // Of a retry: separate runs of tasks that it names. Each event of the job copies and stores those that

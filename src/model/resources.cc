@@ -49,6 +49,7 @@ std::string Describe(const Requirements& r) {
   if (!r.zone.empty()) parts.push_back("zone " + r.zone);
   if (!r.region.empty()) parts.push_back("region " + r.region);
   if (!r.workers.empty()) parts.push_back("worker " + Join(r.workers, " or "));
+  if (r.secrets) parts.emplace_back("secrets");
   return Join(parts, ", ");
 }
 
@@ -95,6 +96,9 @@ std::vector<std::string> NeverReasons(const Requirements& need, const WorkerProf
         return w == worker.name || w == worker.id.value();
       })) {
     reasons.push_back("not the worker asked for");
+  }
+  if (need.secrets && !worker.takes_secrets) {
+    reasons.push_back("its version " + worker.version + " knows no secrets, upgrade it");
   }
   return reasons;
 }

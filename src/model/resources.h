@@ -60,6 +60,7 @@ struct Requirements {
   std::string zone;                           // empty: any
   std::string region;
   std::vector<std::string> workers;  // names or ids, sorted; empty: any
+  bool secrets = false;              // only a worker that keeps them off its disk
   friend auto operator<=>(const Requirements&, const Requirements&) = default;
   friend bool operator==(const Requirements&, const Requirements&) = default;
 };
@@ -75,7 +76,8 @@ struct WorkerProfile {
   std::string region;
   std::map<std::string, std::string> labels;
   Resources resources;
-  std::string version;  // of the program
+  std::string version;         // of the program
+  bool takes_secrets = false;  // older ones do not
   friend bool operator==(const WorkerProfile&, const WorkerProfile&) = default;
 };
 

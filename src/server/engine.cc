@@ -73,8 +73,12 @@ std::optional<SessionId> SessionOf(const core::Effect& effect) {
 
 class Engine::Impl {
  public:
-  Impl(core::Core core, Store& store, Clock& clock)
-      : store_(store), clock_(clock), core_(std::move(core)), thread_([this] { Run(); }) {}
+  Impl(Options options, core::Core core, Store& store, Clock& clock)
+      : options_(std::move(options)),
+        store_(store),
+        clock_(clock),
+        core_(std::move(core)),
+        thread_([this] { Run(); }) {}
 
   Status Post(core::SubmitJobs event, ReplyFn reply) {
     const std::size_t cost = CostOf(event);
@@ -236,6 +240,9 @@ class Engine::Impl {
         Answer(*reply);
       } else if (const auto* note = std::get_if<core::JobChanged>(&effect)) {
         changed[note->job] |= note->ended;
+        if (!note->secrets_ref.empty() && options_.erase_secrets) {
+          options_.erase_secrets(note->secrets_ref);
+        }
       } else if (const std::optional<SessionId> session = SessionOf(effect)) {
         if (const std::shared_ptr<SessionSink> sink = Find(*session)) sink->Deliver(effect);
       }
@@ -259,6 +266,7 @@ class Engine::Impl {
   }
 
   // Constant or safe by themselves.
+  const Options options_;
   Store& store_;
   Clock& clock_;
   BoundedQueue<Item> queue_{limits::kEngineQueueEvents};
@@ -286,8 +294,14 @@ class Engine::Impl {
 Result<std::unique_ptr<Engine>> Engine::Start(Options options, Store& store, Clock& clock) {
   Result<LoadedState> state = store.Load();
   if (!state.ok()) return state.status().Prefixed("start the engine");
+  if (options.keep_secrets) {
+    std::set<std::string> kept;
+    for (const JobRecord& job : state->jobs) kept.insert(job.spec->secrets_ref);
+    options.keep_secrets(kept);
+  }
   core::Core core(options.core, ToSnapshot(*std::move(state)), clock.Now());
-  return std::unique_ptr<Engine>(new Engine(std::make_unique<Impl>(std::move(core), store, clock)));
+  return std::unique_ptr<Engine>(
+      new Engine(std::make_unique<Impl>(std::move(options), std::move(core), store, clock)));
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

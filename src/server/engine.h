@@ -13,6 +13,8 @@
 
 #include <functional>
 #include <memory>
+#include <set>
+#include <string>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -38,6 +40,10 @@ class Engine {
  public:
   struct Options {
     core::Options core;
+    // Of secrets, by JobSpec::secrets_ref. Neither may wait. `keep_secrets` is called by Start, with
+    // those of all jobs that are not over; `erase_secrets` after the commit that ended a job.
+    std::function<void(const std::set<std::string>&)> keep_secrets = {};
+    std::function<void(const std::string&)> erase_secrets = {};
   };
   using ReplyFn = std::function<void(core::ReplyBody)>;
   using QueryFn = std::function<void(const core::Core&, Instant now)>;

@@ -253,6 +253,7 @@ int Main(int argc, char** argv) {
   KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
   RaiseFileLimit();
+  LeaveNoCore();
   Result<Flags> flags = ParseFlags(argc, argv);
   if (!flags.ok()) {
     std::fprintf(stderr, "gpulayer-server: %s\n", flags.status().message().c_str());

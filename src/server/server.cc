@@ -17,6 +17,7 @@
 #include "server/blob/log_store.h"
 #include "server/engine.h"
 #include "server/rpc/rpc_server.h"
+#include "server/security/secret_store.h"
 #include "server/security/tls.h"
 #include "server/security/tokens.h"
 
@@ -109,7 +110,16 @@ class Server::Impl {
     GPULAYER_ASSIGN_OR_RETURN(logs, LogStore::Open(JoinPath(server_dir, "logs"), options.durable));
     GPULAYER_ASSIGN_OR_RETURN(tokens,
                               security::TokenAuthority::Open(*store, clock, tls.ca_fingerprint));
-    GPULAYER_ASSIGN_OR_RETURN(engine, Engine::Start({options.core}, *store, clock));
+    GPULAYER_ASSIGN_OR_RETURN(
+        secrets, security::SecretStore::Open(JoinPath(server_dir, "secrets/v1"),
+                                             JoinPath(server_dir, "tls/secrets.key"), durability));
+    GPULAYER_ASSIGN_OR_RETURN(
+        engine, Engine::Start({options.core,
+                               [this](const std::set<std::string>& references) {
+                                 secrets->KeepOnly(references);
+                               },
+                               [this](const std::string& reference) { secrets->Erase(reference); }},
+                              *store, clock));
 
     GPULAYER_ASSIGN_OR_RETURN(const std::string socket, SocketPath(data_dir));
     // Bound in a folder that nobody else can enter, then moved: it is never open to others, not for
@@ -117,9 +127,9 @@ class Server::Impl {
     if (DirName(socket) != data_dir) moved_dir = DirName(socket);
     const std::string private_socket = JoinPath(moved_dir.empty() ? server_dir : moved_dir, "s");
     IgnoreError(RemoveTree(private_socket), "of a start that was killed");
-    auto started =
-        rpc::RpcServer::Start({private_socket, options.listen, tls, AccountName(), data_dir,
-                               options.core, *engine, *store, *blobs, *logs, *tokens, clock});
+    auto started = rpc::RpcServer::Start({private_socket, options.listen, tls, AccountName(),
+                                          data_dir, options.core, *engine, *store, *blobs, *logs,
+                                          *tokens, *secrets, clock});
     Status bound = started.status();
     if (started.ok()) rpc = *std::move(started);
     if (bound.ok() && rename(private_socket.c_str(), socket.c_str()) != 0) {
@@ -145,6 +155,7 @@ class Server::Impl {
     }
     if (!moved_dir.empty()) rmdir(moved_dir.c_str());
     engine.reset();
+    secrets.reset();
     tokens.reset();
     logs.reset();
     blobs.reset();
@@ -179,6 +190,7 @@ class Server::Impl {
   std::unique_ptr<BlobStore> blobs;
   std::unique_ptr<LogStore> logs;
   std::unique_ptr<security::TokenAuthority> tokens;
+  std::unique_ptr<security::SecretStore> secrets;
   std::unique_ptr<Engine> engine;
   std::unique_ptr<rpc::RpcServer> rpc;
 };

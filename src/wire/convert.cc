@@ -53,6 +53,14 @@ Status CheckCommand(const JobSpec& spec) {
     }
     total += size + 1 + sizeof(char*);
   }
+  for (const std::string& name : spec.secrets) {
+    if (name.empty() || name.find('=') != std::string::npos || HasNul(name)) {
+      return Bad("a secret's name is not one for an environment variable");
+    }
+  }
+  if (std::adjacent_find(spec.secrets.begin(), spec.secrets.end()) != spec.secrets.end()) {
+    return Bad("a secret is named twice");
+  }
   if (total > limits::kMaxArgsAndEnvBytes) {
     return TooLarge("arguments and environment of " + std::to_string(total) +
                     " bytes are over the kernel's limit of " +
@@ -221,6 +229,7 @@ void ToProto(const JobSpec& in, pb::JobSpec* out, Only only) {
     v->set_name(var.name);
     v->set_value(var.value);
   }
+  for (const std::string& name : in.secrets) out->add_secrets(name);
   ToProto(in.requirements, out->mutable_requirements());
   out->set_source_tree(HashToBytes(in.source_tree));
   out->set_stdin_blob(HashToBytes(in.stdin_blob));
@@ -250,6 +259,9 @@ Result<JobSpec> FromProto(const pb::JobSpec& in) {
   out.command.assign(in.command().begin(), in.command().end());
   for (const pb::EnvVar& var : in.env()) out.env.push_back({var.name(), var.value()});
   GPULAYER_ASSIGN_OR_RETURN(out.requirements, FromProto(in.requirements()));
+  out.secrets.assign(in.secrets().begin(), in.secrets().end());
+  std::sort(out.secrets.begin(), out.secrets.end());
+  out.requirements.secrets = !out.secrets.empty();
   GPULAYER_ASSIGN_OR_RETURN(out.source_tree, HashFromBytes(in.source_tree(), "source_tree"));
   GPULAYER_ASSIGN_OR_RETURN(out.stdin_blob, HashFromBytes(in.stdin_blob(), "stdin_blob"));
   out.outputs.collect = in.outputs().collect();
@@ -300,6 +312,20 @@ Status CheckSpec(const JobSpec& spec) {
   }
   if (!IsValidUtf8(spec.request_id.value())) return Bad("--request-id: not valid UTF-8");
   return OkStatus();
+}
+
+void ToProto(const std::vector<EnvVar>& in, pb::Secrets* out) {
+  for (const EnvVar& secret : in) {
+    pb::EnvVar* v = out->add_values();
+    v->set_name(secret.name);
+    v->set_value(secret.value);
+  }
+}
+
+std::vector<EnvVar> FromProto(const pb::Secrets& in) {
+  std::vector<EnvVar> out;
+  for (const pb::EnvVar& v : in.values()) out.push_back({v.name(), v.value()});
+  return out;
 }
 
 void ToProto(const Cause& in, pb::Cause* out) {

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "gpulayer/v1/common.pb.h"
@@ -40,6 +41,10 @@ enum class Only { kWith, kWithout };
 void ToProto(const JobSpec& in, pb::JobSpec* out, Only only = Only::kWith);
 Result<JobSpec> FromProto(const pb::JobSpec& in);
 Status CheckSpec(const JobSpec& spec);
+
+// Unchecked: see CheckSecrets of model/variables.h.
+void ToProto(const std::vector<EnvVar>& in, pb::Secrets* out);
+std::vector<EnvVar> FromProto(const pb::Secrets& in);
 
 void ToProto(const Cause& in, pb::Cause* out);
 Cause FromProto(const pb::Cause& in);

@@ -1,5 +1,7 @@
 #include "wire/version.h"
 
+#include <algorithm>
+
 namespace gpulayer::wire {
 namespace {
 
@@ -16,7 +18,13 @@ v1::Version OwnVersion() {
   version.set_major(kProtocolMajor);
   version.set_minor(kProtocolMinor);
   version.set_program(kProgramVersion);
+  version.add_features(kSecretsFeature);
   return version;
+}
+
+bool HasFeature(const v1::Version& peer, std::string_view feature) {
+  return std::find(peer.features().begin(), peer.features().end(), feature) !=
+         peer.features().end();
 }
 
 Status CheckPeerVersion(const v1::Version& peer, const std::string& who) {

@@ -150,6 +150,7 @@ Status AttemptFiles::LayOut(const Assignment& assignment, TimePoint deadline, Ca
   run.grace = spec.grace;
   run.log_limit = spec.log_limit_bytes;
   run.memory_limit = spec.requirements.memory_bytes;
+  run.secrets = std::ssize(spec.secrets);
   const Status written = store_.WriteSpec(id, run);
   if (written.code() == StatusCode::kInvalidArgument) *fetched = false;  // too long, on any machine
   return written;

@@ -267,6 +267,7 @@ int Main(const std::vector<std::string>& args) {
   KeepFreedBuffers();
   ArmFaultPointsFromEnvironment();
   RaiseFileLimit();
+  LeaveNoCore();
   const Result<Flags> flags = ParseFlags(args);
   if (!flags.ok()) {
     std::cerr << "gpulayer-worker: " << flags.status().message() << "\n";

@@ -1,5 +1,6 @@
 #include "worker/worker.h"
 
+#include <cstring>
 #include <deque>
 #include <map>
 #include <thread>
@@ -368,7 +369,12 @@ void Worker::Impl::On(const AbandonPrepare& action) {
 
 void Worker::Impl::On(const worker::Start& action) {
   FaultPoint("worker.before_start");
-  const Status status = exec_->Start(action.id);
+  std::vector<std::string> secrets;
+  if (const auto values = std::exchange(running_[action.id].assignment.secrets, nullptr)) {
+    for (const EnvVar& secret : *values) secrets.push_back(secret.name + "=" + secret.value);
+  }
+  const Status status = exec_->Start(action.id, secrets);
+  for (std::string& secret : secrets) explicit_bzero(secret.data(), secret.size());
   FaultPoint("worker.after_start");
   if (status.ok()) return;
   Outcome outcome;

@@ -317,6 +317,45 @@ TEST(ParseTest, ACommandInOneWordIsNoted) {
   }
 }
 
+TEST(ParseTest, F47_ASecretIsNamedAndNeverTyped) {
+  ::unsetenv("NO_SUCH");
+  ::setenv("IS_EMPTY", "", 1);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> kWrong = {
+      {{"TOK=hunter2"}, "--secret: TOK: a value on the command line"},
+      {{"TOK="}, "a value on the command line"},
+      {{"=hunter2"}, "its name is missing"},
+      {{"NO_SUCH"}, "NO_SUCH is not set here"},
+      {{"hunter2!"}, "no name of a variable"},
+      {{"IS_EMPTY"}, "its value is empty"},
+      {{"TOK=@/no/such"}, "/no/such: No such file"},
+      {{"TOK=@/dev/null"}, "its value is empty"},
+      {{"TOK=@/etc/passwd", "TOK=@/etc/passwd"}, "more than once"},
+      {{"A=-", "B=-"}, "standard input is one secret only"},
+  };
+  for (const auto& [secrets, why] : kWrong) {
+    std::vector<std::string> words = {"submit"};
+    for (const std::string& secret : secrets) {
+      words.push_back("--secret");
+      words.push_back(secret);
+    }
+    words.insert(words.end(), {"--", "true"});
+    const Said said = Type(words);
+    EXPECT_EQ(said.parsed.exit_code, 2) << said.err;
+    EXPECT_NE(said.err.find(why), std::string::npos) << said.err;
+    EXPECT_EQ(said.err.find("hunter2"), std::string::npos) << said.err;
+  }
+  ::setenv("TOK", "hunter2", 1);
+  const Said said = Type({"submit", "--secret", "TOK", "--env", "TOK=1", "--", "true"});
+  EXPECT_EQ(said.parsed.exit_code, 2);
+  EXPECT_NE(said.err.find("TOK is an environment variable and a secret"), std::string::npos)
+      << said.err;
+  EXPECT_TRUE(Type({"submit", "--secret", "TOK", "--", "true"}).parsed.run);
+  EXPECT_TRUE(Type({"submit", "--dry-run", "--secret", "NO_SUCH", "--", "true"}).parsed.run);
+  EXPECT_TRUE(Type({"job", "retry", "7", "--secret", "TOK"}).parsed.run);
+  ::unsetenv("TOK");
+  ::unsetenv("IS_EMPTY");
+}
+
 TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
   const std::vector<std::vector<std::string>> kLater = {
       {"submit", "--nodes", "2", "--", "true"},

@@ -95,6 +95,47 @@ TEST_F(ClientImplTest, AFolderThatIsNamedKeepsTheFilesThatAreThere) {
   EXPECT_FALSE(PathExists(dir / "to/a"));
 }
 
+TEST_F(ClientImplTest, SecretsAreAskedAgainAndOnlyOfAServerThatKnowsThem) {
+  fake_->answers[Method::kGetJob] = [](const auto&, auto* reply) {
+    v1::JobInfo* job = static_cast<v1::GetJobReply*>(reply)->mutable_job();
+    job->set_state(static_cast<std::int32_t>(api::JobState::kFailed));
+    job->mutable_spec()->add_secrets("KEY");
+    job->mutable_spec()->add_secrets("TOK");
+    return OkStatus();
+  };
+  v1::SubmitRequest sent;
+  fake_->answers[Method::kSubmit] = [&](const auto& request, auto* reply) {
+    sent = static_cast<const v1::SubmitRequest&>(request);
+    static_cast<v1::SubmitReply*>(reply)->add_jobs()->set_job(8);
+    return OkStatus();
+  };
+  api::RetryOptions options;
+  options.secrets = {{"KEY", "k"}};
+  const Status missing = impl_->Retry(impl_, 7, options).status();
+  EXPECT_EQ(missing.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(missing.message().find("again: --secret TOK"), std::string::npos) << missing.message();
+  options.secrets["TOK"] = "t";
+  ASSERT_TRUE(impl_->Retry(impl_, 7, options).ok());
+  ASSERT_EQ(sent.secrets_size(), 1);
+  EXPECT_EQ(sent.secrets(0).values(1).value(), "t");
+  options.secrets["OTHER"] = "o";
+  EXPECT_EQ(impl_->Retry(impl_, 7, options).status().code(), StatusCode::kInvalidArgument);
+
+  auto old = std::make_unique<FakeTransport>();
+  old->answers[Method::kStatus] = [](const auto&, auto* reply) {
+    *static_cast<v1::StatusReply*>(reply)->mutable_version() = wire::OwnVersion();
+    static_cast<v1::StatusReply*>(reply)->mutable_version()->clear_features();
+    return OkStatus();
+  };
+  auto client = *api::Client::Impl::Make({}, Target(), nullptr, std::move(old));
+  api::JobSpec spec;
+  spec.command = {"true"};
+  spec.secrets = {{"TOK", "t"}};
+  const Status refused = client->Submit(client, std::span(&spec, 1)).status();
+  EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
+  EXPECT_NE(refused.message().find("knows no secrets"), std::string::npos) << refused.message();
+}
+
 TEST(GrpcTransportTest, AForkedChildIsToldThatTheClientIsItsParents) {
   const std::unique_ptr<Transport> transport = MakeGrpcTransport({"/none", "", "", ""});
   const pid_t child = ::fork();

@@ -49,6 +49,13 @@ TEST(AttemptFormatTest, LimitsRoundTripAndAreNotWrittenWhereTheyDoNotMatter) {
   spec.memory_limit = 7;
   EXPECT_EQ(*DecodeSpec(EncodeSpec(spec)), spec);
   EXPECT_EQ(EncodeSpec(spec).size(), plain + 16);  // an older gpulayer-exec reads the plain one
+  spec = SomeSpec();
+  spec.secrets = 3;
+  EXPECT_EQ(*DecodeSpec(EncodeSpec(spec)), spec);
+  EXPECT_EQ(EncodeSpec(spec).size(), plain + 24);  // and takes this one for damaged
+  const std::vector<std::string> secrets = {"A=1", "B=" + std::string("\n=\xff")};
+  EXPECT_EQ(*DecodeSecrets(EncodeSecrets(secrets)), secrets);
+  EXPECT_FALSE(DecodeSecrets(EncodeSecrets(secrets).substr(0, 20)).ok());
   AttemptStatus status = SomeStatus();
   status.memory_limit = 7;
   status.oom_kills = 2;

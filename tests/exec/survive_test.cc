@@ -124,9 +124,14 @@ TEST_F(SurviveTest, AStartBetweenTwoExecsWaitsForTheNext) {
   const AttemptId id = Start(Spec({"true"}));
   const AttemptId stopped = Start(Spec({"sleep", "9999"}));
   EXPECT_TRUE(client_->Stop(stopped, 0s).ok());
+  AttemptSpec asks = Shell("exit ${#TOK}");
+  asks.secrets = 1;
+  const AttemptId secret = Prepare(asks);
+  EXPECT_TRUE(client_->Start(secret, {"TOK=1234567"}).ok());
   ASSERT_EQ(symlink(GPULAYER_EXEC_PROGRAM, options.program.c_str()), 0);
   EXPECT_EQ(Await(id).exit_code, 0);
   EXPECT_EQ(Await(stopped).order, StopOrder::kStop);
+  EXPECT_EQ(Await(secret).exit_code, 7);
 }
 
 TEST_F(SurviveTest, JobsDieWithTheKilledExecAndTheClientHears) {

@@ -16,6 +16,12 @@ WorkerProfile Box() {
 
 TEST(ResourcesTest, WhatFitsHasNoReason) {
   Requirements need;
+  need.secrets = true;
+  EXPECT_EQ(NeverReasons(need, Box()).size(), 1U);
+  WorkerProfile knows = Box();
+  knows.takes_secrets = true;
+  EXPECT_TRUE(NeverReasons(need, knows).empty());
+  need = {};
   need.slots = 4;
   need.zone = "eu";
   need.workers = {"gpu-box"};

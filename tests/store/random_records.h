@@ -42,6 +42,8 @@ inline JobSpec RandomSpec() {
   spec.name = Bytes();
   spec.command = Several(Bytes);
   spec.env = Several([] { return EnvVar{Bytes(), Bytes()}; });
+  spec.secrets = Several(Bytes);
+  spec.secrets_ref = Bytes();
   Requirements& need = spec.requirements;
   need.slots = Small();
   need.memory_bytes = Number();
@@ -53,6 +55,7 @@ inline JobSpec RandomSpec() {
   need.zone = Bytes();
   need.region = Bytes();
   need.workers = Several(Bytes);
+  need.secrets = Coin();
   spec.source_tree = SomeHash();
   spec.stdin_blob = SomeHash();
   spec.outputs = {Coin(), Several(Bytes), Number()};
@@ -102,6 +105,7 @@ inline WorkerProfile RandomProfile() {
                                        Number()};
                        })};
   profile.version = Bytes();
+  profile.takes_secrets = Coin();
   return profile;
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr TimePoint kStart{1h};
@@ -543,6 +544,26 @@ TEST_F(AgentTest, AdoptedAttemptsGoOn) {
   EXPECT_THAT(Do(ProgramEnded{Id(2), true, Exit(7), 3}), ElementsAre("collect a2"));
   EXPECT_THAT(DoConnect(5, {1, 2, 3}), ElementsAre("running a1@5", "read a1 0", "finishing a2@5",
                                                    "read a2 0", "prepare a3"));
+}
+
+TEST_F(AgentTest, F47_AnAttemptWithoutItsSecretsIsGivenBack) {
+  const auto secret = [](int n) {
+    Assignment work = Work(n);
+    auto spec = std::make_shared<JobSpec>(*work.spec);
+    spec->secrets = {"TOK"};
+    work.spec = spec;
+    return work;
+  };
+  // Found by a daemon that was restarted: what runs goes on, what was not begun is another's.
+  Do(Adopted{secret(1), true});
+  Do(Adopted{secret(2), false});
+  EXPECT_THAT(DoConnect(5, {1, 2}), ElementsAre("ended-unstarted a2@5 worker_lost log 0"));
+  EXPECT_FALSE(LastEnded().started);
+  EXPECT_THAT(LastEnded().outcome.cause.text, HasSubstr("secrets"));
+  Assignment whole = secret(3);
+  whole.key = Key(3, 5);
+  whole.secrets = std::make_shared<const std::vector<EnvVar>>(1, EnvVar{"TOK", "x"});
+  EXPECT_THAT(Do(Assigned{whole}), ElementsAre("prepare a3"));
 }
 
 TEST_F(AgentTest, StopOrderRepeatedAfterARestartNamesWhoGaveIt) {

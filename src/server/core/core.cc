@@ -54,7 +54,7 @@ std::vector<Effect> Turn::Finish() {
     } else {
       effects.emplace_back(UpdateJob{job.record});
     }
-    notes.emplace_back(JobChanged{id, ended});
+    notes.emplace_back(JobChanged{id, ended, ended ? job.record.spec->secrets_ref : ""});
     if (ended) state.jobs.erase(id);
   }
   for (auto& [ref, record] : tasks) effects.emplace_back(PutTask{std::move(record)});

@@ -87,7 +87,8 @@ struct Reply {
 // Something that `job show` would print differently now.
 struct JobChanged {
   JobId job;
-  bool ended = false;  // for good
+  bool ended = false;            // for good
+  std::string secrets_ref = {};  // then: JobSpec's, which nobody needs any more
 };
 
 using Effect = std::variant<InsertJob, UpdateJob, PutTask, PutAttempt, PutWorker, SendWelcome,

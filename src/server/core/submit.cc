@@ -116,6 +116,14 @@ Job NewJob(const SubmitJobs& event, std::shared_ptr<const JobSpec> spec, JobId i
   return job;
 }
 
+// Of secrets the names count: values are not compared, and those that came first stay.
+bool IsSameSpec(const JobSpec& asked, const JobSpec& known) {
+  if (asked.secrets_ref == known.secrets_ref) return asked == known;
+  JobSpec alike = asked;
+  alike.secrets_ref = known.secrets_ref;
+  return alike == known;
+}
+
 Status NameInBatch(Status status, std::size_t i, const SubmitJobs& event) {
   if (event.specs.size() == 1) return status;
   return status.Prefixed("job " + std::to_string(i + 1) + " of " +
@@ -125,11 +133,12 @@ Status NameInBatch(Status status, std::size_t i, const SubmitJobs& event) {
 }  // namespace
 
 Result<std::string> SameRequest(const JobSpec& asked, const JobSpec& known, JobId job) {
-  if (asked == known) return std::string();
+  if (IsSameSpec(asked, known)) return std::string();
   const std::string what =
       "submit: job " + ToString(job) + " has the request id " + asked.request_id.value();
   // A script that repeats itself may have changed a file of its folder meanwhile.
   JobSpec alike = asked;
+  alike.secrets_ref = known.secrets_ref;
   alike.source_tree = known.source_tree;
   alike.stdin_blob = known.stdin_blob;
   if (alike.tasks.count == known.tasks.count) alike.items = known.items;
@@ -188,7 +197,7 @@ void OnSubmit(Turn& turn, const SubmitJobs& event) {
         return turn.Answer(event.tag, NameInBatch(std::move(status), i, event));
       }
       const auto [first, is_first] = keys.try_emplace(key, spec);
-      if (!is_first && *first->second != *spec) {
+      if (!is_first && !IsSameSpec(*first->second, *spec)) {
         status = InvalidArgument("submit: two different jobs have the request id " +
                                  spec->request_id.value() + ". Give each its own");
         return turn.Answer(event.tag, NameInBatch(std::move(status), i, event));

@@ -45,10 +45,20 @@ std::string NameOf(const std::vector<std::string>& command) {
 
 using Specs = std::vector<std::shared_ptr<const JobSpec>>;
 
-Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
-  if (request.jobs().empty()) return InvalidArgument("submit: no job in the request");
+struct Asked {
   Specs specs;
-  for (const pb::JobSpec& in : request.jobs()) {
+  std::vector<std::vector<EnvVar>> secrets;  // of each
+};
+
+Result<Asked> ToAsked(const pb::SubmitRequest& request) {
+  if (request.jobs().empty()) return InvalidArgument("submit: no job in the request");
+  if (!request.secrets().empty() && request.secrets_size() != request.jobs_size()) {
+    return InvalidArgument("submit: secrets of " + std::to_string(request.secrets_size()) +
+                           " jobs for " + std::to_string(request.jobs_size()));
+  }
+  Asked asked;
+  for (int i = 0; i < request.jobs_size(); ++i) {
+    const pb::JobSpec& in = request.jobs(i);
     if (in.ByteSizeLong() > limits::kMaxSpecBytes) {
       return InvalidArgument("job: " + FormatSize(static_cast<std::int64_t>(in.ByteSizeLong())) +
                              " of command and environment are over the limit of " +
@@ -57,10 +67,34 @@ Result<Specs> ToSpecs(const pb::SubmitRequest& request) {
     }
     GPULAYER_ASSIGN_OR_RETURN(JobSpec spec, wire::FromProto(in));
     GPULAYER_RETURN_IF_ERROR(CheckVariables(spec));
+    std::vector<EnvVar> secrets;
+    if (!request.secrets().empty()) secrets = wire::FromProto(request.secrets(i));
+    GPULAYER_RETURN_IF_ERROR(CheckSecrets(spec, secrets));
     if (spec.name.empty()) spec.name = NameOf(spec.command);
-    specs.push_back(std::make_shared<const JobSpec>(std::move(spec)));
+    asked.specs.push_back(std::make_shared<const JobSpec>(std::move(spec)));
+    asked.secrets.push_back(std::move(secrets));
   }
-  return specs;
+  return asked;
+}
+
+void EraseSecrets(Parts& parts, const Specs& specs) {
+  for (const auto& spec : specs) parts.secrets.Erase(spec->secrets_ref);
+}
+
+// Before any row names them. All of them or none.
+Status SealSecrets(Parts& parts, const std::vector<std::vector<EnvVar>>& secrets, Specs* specs) {
+  for (std::size_t i = 0; i < specs->size(); ++i) {
+    if (secrets[i].empty()) continue;
+    Result<std::string> reference = parts.secrets.Put(secrets[i]);
+    if (!reference.ok()) {
+      EraseSecrets(parts, *specs);
+      return reference.status();
+    }
+    JobSpec spec = *(*specs)[i];
+    spec.secrets_ref = *std::move(reference);
+    (*specs)[i] = std::make_shared<const JobSpec>(std::move(spec));
+  }
+  return OkStatus();
 }
 
 Result<std::shared_ptr<const LineFile>> OpenItems(Parts& parts, const Hash& hash) {
@@ -167,19 +201,22 @@ class JobsService final : public pb::Jobs::CallbackService {
                              pb::SubmitReply* reply) override {
     Result<Principal> caller = parts_.guard.Admit(*context, "Jobs.Submit");
     if (!caller.ok()) return FinishNow(context, caller.status());
-    Result<Specs> specs = ToSpecs(*request);
-    if (!specs.ok()) return FinishNow(context, specs.status());
+    Result<Asked> asked = ToAsked(*request);
+    if (!asked.ok()) return FinishNow(context, asked.status());
     ServerUnaryReactor* reactor = context->DefaultReactor();
     auto responder = std::make_shared<Responder>(reactor);
-    core::SubmitJobs event{{}, ToCaller(*caller), *std::move(specs)};
+    core::SubmitJobs event{{}, ToCaller(*caller), std::move(asked->specs)};
     const Status posted =
-        parts_.io.Post([this, event = std::move(event), reply, responder]() mutable {
+        parts_.io.Post([this, event = std::move(event), secrets = std::move(asked->secrets), reply,
+                        responder]() mutable {
           // Before the database needs the last of the room and every answer has to wait for it.
           if (const Status room = parts_.blobs.CheckRoom(); !room.ok()) {
             return responder->Finish(room.Prefixed("submit"));
           }
           const Status here = CheckContent(parts_, event.specs);
           if (!here.ok()) return responder->Finish(here);
+          const Status sealed = SealSecrets(parts_, secrets, &event.specs);
+          if (!sealed.ok()) return responder->Finish(sealed.Prefixed("submit"));
           PostSubmit(std::move(event), reply, responder);
         });
     if (!posted.ok()) responder->Finish(Refusal(posted));
@@ -318,17 +355,24 @@ class JobsService final : public pb::Jobs::CallbackService {
     const Status posted =
         parts_.engine.Post(std::move(event), [this, specs, reply, responder](core::ReplyBody body) {
           if (const auto* status = std::get_if<Status>(&body)) {
+            EraseSecrets(parts_, specs);
             if (status->code() != StatusCode::kRejected) return responder->Finish(*status);
             reply->set_rejected(status->message());
             return responder->Finish(OkStatus());
           }
           if (const auto* done = std::get_if<core::SubmitReply>(&body)) {
+            for (std::size_t i = 0; i < specs.size(); ++i) {
+              // The job that was there has those that came with it.
+              if (done->jobs[i].existed) parts_.secrets.Erase(specs[i]->secrets_ref);
+            }
             ToProto(*done, reply);
             return CheckExisting(specs, *done, reply, responder);
           }
           responder->Finish(Internal("submit: the wrong kind of answer"));
         });
-    if (!posted.ok()) responder->Finish(Refusal(posted));
+    if (posted.ok()) return;
+    EraseSecrets(parts_, specs);
+    responder->Finish(Refusal(posted));
   }
 
   void CheckExisting(const Specs& specs, const core::SubmitReply& done, pb::SubmitReply* reply,

@@ -54,6 +54,7 @@ struct RpcServer::Impl {
               options.blobs,
               options.logs,
               options.tokens,
+              options.secrets,
               options.clock,
               guard,
               io,

@@ -17,6 +17,7 @@
 #include "server/blob/blob_store.h"
 #include "server/blob/log_store.h"
 #include "server/engine.h"
+#include "server/security/secret_store.h"
 #include "server/security/tls.h"
 #include "server/security/tokens.h"
 #include "server/store/store.h"
@@ -41,6 +42,7 @@ class RpcServer {
     BlobStore& blobs;
     LogStore& logs;
     security::TokenAuthority& tokens;
+    security::SecretStore& secrets;
     Clock& clock;
   };
   // As CheckListen and OpenUnixListener, or UNAVAILABLE: gRPC did not start. What lies at

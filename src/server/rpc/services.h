@@ -21,6 +21,7 @@
 #include "server/rpc/streams.h"
 #include "server/rpc/timer.h"
 #include "server/rpc/trees.h"
+#include "server/security/secret_store.h"
 #include "server/security/tokens.h"
 
 namespace gpulayer::rpc {
@@ -31,9 +32,10 @@ struct Parts {
   BlobStore& blobs;
   LogStore& logs;
   security::TokenAuthority& tokens;
+  security::SecretStore& secrets;
   Clock& clock;
   Guard& guard;
-  Pool& io;             // blobs, logs, tokens: files
+  Pool& io;             // blobs, logs, tokens, secrets: files
   ReaderPool& readers;  // rows, and logs for those who read them
   Timer& timer;
   LogHub& hub;

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "model/limits.h"
 #include "model/names.h"
+#include "model/variables.h"
 #include "server/rpc/guard.h"
 #include "server/rpc/respond.h"
 #include "server/rpc/trees.h"
@@ -53,6 +54,7 @@ Result<core::WorkerConnected> ToConnected(const v1::Hello& in) {
   GPULAYER_RETURN_IF_ERROR(CheckNames(profile).Prefixed("hello"));
   GPULAYER_ASSIGN_OR_RETURN(profile.resources, wire::FromProto(in.resources()));
   profile.version = in.version().program();
+  profile.takes_secrets = wire::HasFeature(in.version(), wire::kSecretsFeature);
   out.boot_id = in.boot_id();
   for (const v1::Hello::Held& held : in.held()) {
     GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(held.key()));
@@ -165,6 +167,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     if (const auto* welcome = std::get_if<core::SendWelcome>(&effect)) {
       FillWelcome(*welcome, message.mutable_welcome());
     } else if (const auto* assign = std::get_if<core::SendAssign>(&effect)) {
+      if (!AddSecrets(*assign, message.mutable_assign())) return;
       {
         MutexLock lock(mutex_);
         current_[assign->key.id] = {assign->key, assign->spec->log_limit_bytes};
@@ -467,6 +470,31 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
 
   // --- what goes out
   // -----------------------------------------------------------------------------------------
+
+  // Read here, on the engine's thread: one small file, and the order of messages stays. False: they
+  // are lost, which ends the task; never is it started without them.
+  bool AddSecrets(const core::SendAssign& assign, v1::Assign* out) {
+    if (assign.spec->secrets.empty()) return true;
+    Result<std::vector<EnvVar>> values = parts_.secrets.Get(assign.spec->secrets_ref);
+    Status status = values.status();
+    if (values.ok()) status = CheckSecrets(*assign.spec, *values);
+    if (status.ok()) {
+      wire::ToProto(*values, out->mutable_secrets());
+      return true;
+    }
+    LogError("job " + ToString(assign.key.ref.task.job) + ": " + status.message());
+    core::AttemptEnded event;
+    event.session = id_;
+    event.key = assign.key;
+    // Else it is this machine's trouble, which may pass.
+    const bool lost =
+        status.code() == StatusCode::kNotFound || status.code() == StatusCode::kDataLoss;
+    event.outcome.cause = {
+        lost ? CauseKind::kPreparation : CauseKind::kSpawnFailed,
+        "the server cannot read its secrets; its log says why. Submit the job again with them"};
+    PostEvent(core::Event(std::move(event)));
+    return false;
+  }
 
   void FillWelcome(const core::SendWelcome& in, v1::Welcome* out) {
     *out->mutable_version() = wire::OwnVersion();

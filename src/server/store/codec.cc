@@ -51,6 +51,7 @@ void Visit(A& field, T& x) {
   field(8, x.zone);
   field(9, x.region);
   field(10, x.workers);
+  field(11, x.secrets);
 }
 
 template <typename A, Is<OutputRules> T>
@@ -83,6 +84,8 @@ void Visit(A& field, T& x) {
   field(19, x.retry_of);
   field(20, x.log_limit_bytes);
   field(21, x.keep);
+  field(30, x.secrets);
+  field(31, x.secrets_ref);
 }
 
 template <typename A, Is<Allocation> T>
@@ -132,6 +135,7 @@ void Visit(A& field, T& x) {
   field(5, x.labels);
   field(6, x.resources);
   field(7, x.version);
+  field(8, x.takes_secrets);
 }
 
 template <typename T>

@@ -119,6 +119,12 @@ struct Agent::State {
   }
 
   void BeginPrepare(Attempt& a) {
+    if (a.what.LacksSecrets()) {
+      // The server has them still, and gives them to the next attempt.
+      return EndUnstarted(a, {CauseKind::kWorkerLost,
+                              "the worker was restarted before the start, and has the job's "
+                              "secrets no more"});
+    }
     a.phase = Phase::kPreparing;
     a.prepare_open = true;
     a.preparing_since.reset();
@@ -380,6 +386,7 @@ void Agent::State::On(const Prepared& e) {
   if (e.status.ok()) {
     a->phase = Phase::kStarting;
     a->program_open = true;
+    a->what.secrets.reset();
     actions.push_back(Start{e.id});
   } else if (IsPassing(e.status)) {
     a->phase = Phase::kPrepareWait;

@@ -37,6 +37,11 @@ struct Assignment {
   UserName user;
   std::shared_ptr<const JobSpec> spec;
   Allocation allocation;
+  // Values of what spec->secrets names; null where there are none, or no more: they are in memory
+  // alone, and a daemon that was restarted does not have them.
+  std::shared_ptr<const std::vector<EnvVar>> secrets = {};
+
+  bool LacksSecrets() const { return !spec->secrets.empty() && secrets == nullptr; }
 };
 
 // The server's Welcome: a session is open. Attempts of Hello's list that are in neither list are

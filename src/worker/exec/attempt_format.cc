@@ -7,6 +7,7 @@ namespace {
 
 // Do not change: eight bytes in front of each kind of file.
 constexpr std::string_view kSpecMagic = "GLSPEC1\n";
+constexpr std::string_view kSecretsMagic = "GLSECR1\n";
 constexpr std::string_view kStartedMagic = "GLSTRT1\n";
 constexpr std::string_view kStatusMagic = "GLSTAT1\n";
 constexpr std::string_view kTailMagic = "GLTAIL1\n";
@@ -141,8 +142,10 @@ std::string EncodeSpec(const AttemptSpec& spec) {
   w.Strs(spec.argv);
   w.Strs(spec.env);
   // What an older gpulayer-exec does not know is not written unless it matters.
-  if (spec.log_limit != AttemptSpec().log_limit || spec.memory_limit != 0) w.I64(spec.log_limit);
-  if (spec.memory_limit != 0) w.I64(spec.memory_limit);
+  const bool memory = spec.memory_limit != 0 || spec.secrets != 0;
+  if (spec.log_limit != AttemptSpec().log_limit || memory) w.I64(spec.log_limit);
+  if (memory) w.I64(spec.memory_limit);
+  if (spec.secrets != 0) w.I64(spec.secrets);
   return w.Take();
 }
 
@@ -158,11 +161,25 @@ Result<AttemptSpec> DecodeSpec(std::string_view bytes) {
   spec.env = r.Strs();
   if (r.ok() && !r.AtEnd()) spec.log_limit = r.I64();
   if (r.ok() && !r.AtEnd()) spec.memory_limit = r.I64();
+  if (r.ok() && !r.AtEnd()) spec.secrets = r.I64();
   if (!r.AtEnd() || spec.argv.empty() || spec.grace < Duration::zero() ||
-      spec.log_limit < limits::kMinLogLimitBytes || spec.memory_limit < 0) {
+      spec.log_limit < limits::kMinLogLimitBytes || spec.memory_limit < 0 || spec.secrets < 0) {
     return DataLoss("attempt spec: damaged");
   }
   return spec;
+}
+
+std::string EncodeSecrets(const std::vector<std::string>& secrets) {
+  Writer w(kSecretsMagic);
+  w.Strs(secrets);
+  return w.Take();
+}
+
+Result<std::vector<std::string>> DecodeSecrets(std::string_view bytes) {
+  Reader r(bytes, kSecretsMagic);
+  std::vector<std::string> secrets = r.Strs();
+  if (!r.AtEnd()) return DataLoss("attempt secrets: damaged");
+  return secrets;
 }
 
 std::string EncodeStarted(const AttemptStarted& started) {

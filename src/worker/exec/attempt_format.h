@@ -58,6 +58,8 @@ struct AttemptSpec {
   // Of `log` and the tail files together, at least limits::kMinLogLimitBytes.
   std::int64_t log_limit = limits::kLogLimitBytes;
   std::int64_t memory_limit = 0;  // of all its processes, where it can be set; 0: none
+  // How many variables more come with the order to start: they are never in a file (EncodeSecrets).
+  std::int64_t secrets = 0;
   friend bool operator==(const AttemptSpec&, const AttemptSpec&) = default;
 };
 
@@ -131,6 +133,11 @@ bool operator==(const AttemptStatus& a, const AttemptStatus& b);
 
 std::string EncodeSpec(const AttemptSpec& spec);
 Result<AttemptSpec> DecodeSpec(std::string_view bytes);
+// "NAME=value" each, for the descriptor that goes with the order to start. Of the environment they
+// take the place of those of the same name.
+std::string EncodeSecrets(const std::vector<std::string>& secrets);
+Result<std::vector<std::string>> DecodeSecrets(std::string_view bytes);
+inline constexpr std::size_t kMaxSecretsFileBytes = std::size_t{2} << 20;
 std::string EncodeStarted(const AttemptStarted& started);
 Result<AttemptStarted> DecodeStarted(std::string_view bytes);
 std::string EncodeTailHeader(const TailHeader& header);  // kTailHeaderBytes

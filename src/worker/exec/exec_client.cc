@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <optional>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "base/log.h"
 #include "base/mutex.h"
@@ -45,6 +47,22 @@ AttemptStatus NotStarted(StartStep step, int error) {
   return status;
 }
 
+// Null: none.
+using SecretsFd = std::shared_ptr<const UniqueFd>;
+
+// A file that is on no disk, and that nobody changes any more.
+Result<SecretsFd> InMemory(const std::vector<std::string>& secrets) {
+  if (secrets.empty()) return SecretsFd();
+  UniqueFd fd(memfd_create("gpulayer-secrets", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return ErrnoStatus("hand over secrets", errno);
+  std::string bytes = EncodeSecrets(secrets);
+  const Status written = WriteAll(fd.get(), bytes);
+  explicit_bzero(bytes.data(), bytes.size());
+  GPULAYER_RETURN_IF_ERROR(written.Prefixed("hand over secrets"));
+  fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  return std::make_shared<const UniqueFd>(std::move(fd));
+}
+
 }  // namespace
 
 class ExecClient::Impl {
@@ -54,7 +72,7 @@ class ExecClient::Impl {
   ~Impl();
 
   Status Open();
-  Status Track(const AttemptId& id, Type how);
+  Status Track(const AttemptId& id, Type how, SecretsFd secrets);
   Status Stop(const AttemptId& id, Duration grace);
   Result<std::vector<AttemptId>> List(Duration patience);
   Status Shutdown(Duration grace, Duration patience);
@@ -65,6 +83,7 @@ class ExecClient::Impl {
     bool started_told = false;
     std::optional<steady_clock::time_point> unsent_since;  // no gpulayer-exec has heard of it
     std::optional<steady_clock::time_point> stop_by;       // repeated after a reconnect
+    SecretsFd secrets;                                     // until its start is certain
   };
   struct Listing {
     std::vector<AttemptId> ids;
@@ -79,7 +98,7 @@ class ExecClient::Impl {
   Result<UniqueFd> Reach();
   void Reconnected();
   void FailUnsentStarts(steady_clock::time_point before);
-  Status Send(const Message& m);
+  Status Send(const Message& m, const SecretsFd& secrets = nullptr);
   std::shared_ptr<UniqueFd> Socket() GPULAYER_EXCLUDES(mutex_);
   bool Closing() GPULAYER_EXCLUDES(mutex_);
   void Pause(Duration d);
@@ -170,12 +189,13 @@ std::shared_ptr<UniqueFd> ExecClient::Impl::Socket() {
 }
 
 // Packets are atomic, so threads may send at once and no lock is held. UNAVAILABLE: not sent.
-Status ExecClient::Impl::Send(const Message& m) {
+Status ExecClient::Impl::Send(const Message& m, const SecretsFd& secrets) {
   const std::shared_ptr<UniqueFd> socket = Socket();
   if (!socket) return Unavailable("gpulayer-exec: not connected. Try again in a moment.");
   const std::string packet = exec_wire::Pack(m);
   const auto deadline = steady_clock::now() + kSendPatience;
-  while (send(socket->get(), packet.data(), packet.size(), MSG_NOSIGNAL) < 0) {
+  const int fd = secrets ? secrets->get() : -1;
+  while (exec_wire::Send(socket->get(), packet, fd) < 0) {
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != ENOBUFS) {
       return Unavailable(std::string("gpulayer-exec: ") + std::strerror(errno));
@@ -187,12 +207,12 @@ Status ExecClient::Impl::Send(const Message& m) {
   return OkStatus();
 }
 
-Status ExecClient::Impl::Track(const AttemptId& id, Type how) {
+Status ExecClient::Impl::Track(const AttemptId& id, Type how, SecretsFd secrets) {
   if (!IsValidAttemptId(id.value())) return InvalidArgument("attempt: bad id");
   {
     MutexLock lock(mutex_);
     if (shutdown_) return Unavailable("gpulayer-exec: it was told to end");
-    Tracked& tracked = tracked_[id] = Tracked{how, false, std::nullopt, std::nullopt};
+    Tracked& tracked = tracked_[id] = Tracked{how, false, std::nullopt, std::nullopt, secrets};
     if (!socket_) {
       tracked.unsent_since = steady_clock::now();
       return OkStatus();  // Reconnected() says it
@@ -202,7 +222,7 @@ Status ExecClient::Impl::Track(const AttemptId& id, Type how) {
   m.type = how;
   m.id = id.value();
   // Not sent: the connection has just broken, and Reconnected() says it again.
-  IgnoreError(Send(m), "repeated after the reconnect");
+  IgnoreError(Send(m, secrets), "repeated after the reconnect");
   return OkStatus();
 }
 
@@ -303,7 +323,7 @@ void ExecClient::Impl::Run() {
 // Asks again for what had not ended. A start that the old connection may have lost is given again:
 // gpulayer-exec runs no attempt twice.
 void ExecClient::Impl::Reconnected() {
-  std::vector<Message> again;
+  std::vector<std::pair<Message, SecretsFd>> again;
   {
     MutexLock lock(mutex_);
     for (auto& [id, tracked] : tracked_) {
@@ -311,15 +331,15 @@ void ExecClient::Impl::Reconnected() {
       Message m;
       m.type = tracked.how;
       m.id = id.value();
-      again.push_back(m);
+      again.emplace_back(m, tracked.secrets);
       if (!tracked.stop_by) continue;
       m.type = Type::kStop;
       m.value = Millis(*tracked.stop_by - steady_clock::now());
-      again.push_back(m);
+      again.emplace_back(m, nullptr);
     }
   }
-  for (const Message& m : again) {
-    if (!Send(m).ok()) return;  // broken again: the loop comes back here
+  for (const auto& [m, secrets] : again) {
+    if (!Send(m, secrets).ok()) return;  // broken again: the loop comes back here
   }
 }
 
@@ -369,6 +389,7 @@ void ExecClient::Impl::Take(Message m) {
         if (it == tracked_.end() || it->second.started_told) return;
         it->second.started_told = true;
         it->second.how = Type::kAdopt;
+        it->second.secrets.reset();
       }
       ExecEvent event;
       event.kind = ExecEvent::Kind::kStarted;
@@ -423,8 +444,11 @@ Result<std::unique_ptr<ExecClient>> ExecClient::Open(ExecClientOptions options, 
   return std::unique_ptr<ExecClient>(new ExecClient(std::move(impl)));
 }
 
-Status ExecClient::Start(const AttemptId& id) { return impl_->Track(id, Type::kStart); }
-Status ExecClient::Adopt(const AttemptId& id) { return impl_->Track(id, Type::kAdopt); }
+Status ExecClient::Start(const AttemptId& id, const std::vector<std::string>& secrets) {
+  GPULAYER_ASSIGN_OR_RETURN(SecretsFd in_memory, InMemory(secrets));
+  return impl_->Track(id, Type::kStart, std::move(in_memory));
+}
+Status ExecClient::Adopt(const AttemptId& id) { return impl_->Track(id, Type::kAdopt, nullptr); }
 Status ExecClient::Stop(const AttemptId& id, Duration grace) { return impl_->Stop(id, grace); }
 Result<std::vector<AttemptId>> ExecClient::List(Duration patience) { return impl_->List(patience); }
 Status ExecClient::Shutdown(Duration grace, Duration patience) {

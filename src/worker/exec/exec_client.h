@@ -61,8 +61,9 @@ class ExecClient {
   ExecClient& operator=(const ExecClient&) = delete;
 
   // Runs what the attempt's `spec` says. An attempt is never run twice: if it runs or ran already
-  // its events come again.
-  Status Start(const AttemptId& id);
+  // its events come again. `secrets`: "NAME=value", as many as the spec says; handed over in memory,
+  // also to a gpulayer-exec that has to be started anew. RESOURCE_EXHAUSTED: no memory for them.
+  Status Start(const AttemptId& id, const std::vector<std::string>& secrets = {});
 
   // For an attempt found on disk after a restart: its events come (kStarted if it runs, then
   // kEnded; kEnded at once if it is over), nothing is started. kEnded with StartStep::kNever: it

@@ -43,6 +43,14 @@ void ResetProcess() {
   umask(077);
 }
 
+// Monitors hold their attempts' secrets until the start. As LeaveNoCore() of base/daemon.h.
+void LimitCore() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  limit.rlim_cur = 0;
+  setrlimit(RLIMIT_CORE, &limit);
+}
+
 // The worker may have raised it for itself.
 void LimitFiles(unsigned long long soft) {
   rlimit limit{};
@@ -70,6 +78,7 @@ bool MakeFolder(const char* path) { return mkdir(path, 0700) == 0 || errno == EE
 
 int Run(const char* data_dir, bool die_with_stdin) {
   ResetProcess();
+  LimitCore();
   if (chdir(data_dir) != 0) return Fail(data_dir);
   if (!MakeFolder("exec") || !MakeFolder(wire::kExecFolder)) return Fail("make folder exec/v1");
   const std::string lock_path = std::string(wire::kExecFolder) + "/" + wire::kLockName;

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <set>
@@ -62,9 +63,8 @@ bool CutTo(int fd, off_t size) {
   return fstat(fd, &st) == 0 && (st.st_size <= size || ftruncate(fd, size) == 0);
 }
 
-bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& out) {
-  const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+// Closes it. False with errno set.
+bool ReadWhole(int fd, std::size_t limit, std::string& out) {
   struct stat st{};
   bool good = fstat(fd, &st) == 0;
   if (good && static_cast<std::size_t>(st.st_size) > limit) {
@@ -73,7 +73,8 @@ bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& o
   }
   if (good) out.resize(static_cast<std::size_t>(st.st_size));
   for (std::size_t done = 0; good && done < out.size();) {
-    const ssize_t n = read(fd, out.data() + done, out.size() - done);
+    // By place: the descriptor of secrets is shared with whoever may give them again.
+    const ssize_t n = pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) errno = EIO;
     good = n > 0;
@@ -83,6 +84,16 @@ bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& o
   close(fd);
   errno = error;
   return good;
+}
+
+bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& out) {
+  const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+  return fd >= 0 && ReadWhole(fd, limit, out);
+}
+
+void Wipe(std::string& text) {
+  explicit_bzero(text.data(), text.size());
+  text.clear();
 }
 
 class Monitor {
@@ -105,6 +116,7 @@ class Monitor {
   int BeginLog();
   int MakeLog();
   int MakeCgroup();
+  void TakeSecrets();
   [[noreturn]] void Fail(StartStep step, int error, int exit_code = 0);
   void Loop();
   void TakeSignals();
@@ -214,6 +226,26 @@ int Monitor::MakeCgroup() {
   return fd;
 }
 
+// Into the environment. A program that asks for secrets is never started without them.
+void Monitor::TakeSecrets() {
+  if (spec_.secrets == 0) return;
+  std::string bytes;
+  if (plan_.secrets_fd < 0) Fail(StartStep::kSpawn, ENOKEY);
+  if (!ReadWhole(plan_.secrets_fd, kMaxSecretsFileBytes, bytes)) Fail(StartStep::kSpawn, errno);
+  Result<std::vector<std::string>> secrets = DecodeSecrets(bytes);
+  Wipe(bytes);
+  if (!secrets.ok() || static_cast<std::int64_t>(secrets->size()) != spec_.secrets) {
+    Fail(StartStep::kSpawn, ENOKEY);
+  }
+  for (std::string& secret : *secrets) {
+    const std::string name = secret.substr(0, secret.find('=') + 1);
+    std::erase_if(spec_.env, [&name](const std::string& entry) {
+      return entry.compare(0, name.size(), name) == 0;
+    });
+    spec_.env.push_back(std::move(secret));
+  }
+}
+
 void Monitor::Begin() {
   // If gpulayer-exec dies so do its jobs: nobody would be there to stop them.
   if (!BecomeSubreaper() || !TieToParent(plan_.exec_pid, SIGTERM)) Fail(StartStep::kSpawn, ESRCH);
@@ -240,6 +272,7 @@ void Monitor::Begin() {
   log_->Limit(spec_.log_limit);
   bytes.clear();
   bytes.shrink_to_fit();
+  TakeSecrets();
 
   int out[2];
   int err[2];
@@ -260,6 +293,7 @@ void Monitor::Begin() {
   const int cgroup = MakeCgroup();
   const LaunchResult launched = Launch(spec_, {in, out[1], err[1], cgroup}, plan_.oom_score_adj);
   const Duration now = Monotonic();
+  for (std::string& entry : spec_.env) Wipe(entry);  // for as long as the program runs
   for (const int fd : {in, out[1], err[1]}) close(fd);
   if (cgroup >= 0) close(cgroup);
   if (launched.pid < 0) Fail(launched.failed_step, launched.error, launched.exit_code);
@@ -496,12 +530,21 @@ void RunMonitor(const MonitorPlan& plan) {
   // gpulayer-exec's own descriptors, other than its standard ones, are none of ours: a second
   // holder would keep its socket alive after its death.
   constexpr int kReportFd = 3;
+  constexpr int kSecretsFd = 4;
   MonitorPlan mine = plan;
-  if (plan.report_fd != kReportFd) {
-    if (dup3(plan.report_fd, kReportFd, O_CLOEXEC) < 0) _exit(1);
+  if (plan.secrets_fd >= 0) {
+    // First out of the way of the two places, then into its own.
+    const int held = fcntl(plan.secrets_fd, F_DUPFD_CLOEXEC, 64);
+    const int report = fcntl(plan.report_fd, F_DUPFD_CLOEXEC, 64);
+    if (held < 0 || report < 0 || dup3(held, kSecretsFd, O_CLOEXEC) < 0) _exit(1);
+    mine.secrets_fd = kSecretsFd;
+    mine.report_fd = report;
+  }
+  if (mine.report_fd != kReportFd) {
+    if (dup3(mine.report_fd, kReportFd, O_CLOEXEC) < 0) _exit(1);
     mine.report_fd = kReportFd;
   }
-  syscall(SYS_close_range, 4U, ~0U, 0U);
+  syscall(SYS_close_range, mine.secrets_fd == kSecretsFd ? 5U : 4U, ~0U, 0U);
   NameProcess("gpulayer-mon");
   Monitor(mine).Run();
 }

@@ -38,10 +38,11 @@ struct MonitorPlan {
   std::string oom_score_adj;  // of the program
   std::string cgroup;         // the path of its memory cgroup; empty: it can have none
   bool cgroup_unified = false;
+  int secrets_fd = -1;  // EncodeSecrets; -1: none came
 };
 
 // Never returns. REQUIRES: called in a freshly forked process with one thread and all signals
-// blocked. Closes every descriptor but 0, 1, 2 and report_fd.
+// blocked. Closes every descriptor but 0, 1, 2, report_fd and secrets_fd.
 [[noreturn]] void RunMonitor(const MonitorPlan& plan);
 
 // Both clocks, without the virtual Clock of base.

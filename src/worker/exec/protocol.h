@@ -2,10 +2,16 @@
 // SOCK_SEQPACKET socket. Both ends are on one machine, so integers are in its byte order; they may
 // be of different versions, so the layout and the numbers of version 1 do not change.
 //
+// With kStart may go a descriptor (SCM_RIGHTS): a file in memory with the attempt's secrets, which
+// are on no disk (EncodeSecrets). An attempt whose spec says that it has some does not start without.
+//
 // The worker says kHello first. Every START, ADOPT is answered by kStarted and kEnded, or kEnded
 // alone, or kRefused; these come to every connection that has said hello.
 #ifndef GPULAYER_WORKER_EXEC_PROTOCOL_H_
 #define GPULAYER_WORKER_EXEC_PROTOCOL_H_
+
+#include <sys/socket.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <cstring>
@@ -92,6 +98,44 @@ inline bool Unpack(std::string_view packet, Message& m) {
   m.id = packet.substr(0, header.id_size);
   m.payload = packet.substr(header.id_size);
   return m.id.empty() || IsValidAttemptId(m.id);
+}
+
+// As send(), with a descriptor beside the packet; -1: none.
+inline ssize_t Send(int socket, std::string_view packet, int fd) {
+  iovec bytes = {const_cast<char*>(packet.data()), packet.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
+  }
+  return sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+// As recv(); `fd`: what came beside the packet, close-on-exec and the caller's, or -1.
+inline ssize_t Receive(int socket, char* buffer, std::size_t size, int& fd) {
+  fd = -1;
+  iovec bytes = {buffer, size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  const cmsghdr* header = n < 0 ? nullptr : CMSG_FIRSTHDR(&message);
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
+  }
+  return n;
 }
 
 }  // namespace gpulayer::exec_wire

@@ -232,18 +232,20 @@ void Supervisor::Accept() {
 void Supervisor::Read(Connection& c) {
   char buffer[exec_wire::kMaxPacket + 1];
   for (int i = 0; i < 64 && !c.broken; ++i) {  // the others get their turn
-    const ssize_t n = recv(c.fd, buffer, sizeof(buffer), 0);
+    int fd = -1;
+    const ssize_t n = exec_wire::Receive(c.fd, buffer, sizeof(buffer), fd);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     Message m;
     if (n <= 0 || !exec_wire::Unpack({buffer, static_cast<std::size_t>(n)}, m)) {
       c.broken = true;
-      return;
+    } else {
+      Handle(c, m, fd);
     }
-    Handle(c, m);
+    if (fd >= 0) close(fd);  // the monitor has its own
   }
 }
 
-void Supervisor::Handle(Connection& c, const Message& m) {
+void Supervisor::Handle(Connection& c, const Message& m, int secrets_fd) {
   if (m.type == Type::kHello) {
     if (m.value != exec_wire::kVersion) {
       Send(c, Refusal("", EPROTONOSUPPORT));
@@ -261,7 +263,7 @@ void Supervisor::Handle(Connection& c, const Message& m) {
     return;
   }
   switch (m.type) {
-    case Type::kStart: Start(c, m.id); return;
+    case Type::kStart: Start(c, m.id, secrets_fd); return;
     case Type::kAdopt: Adopt(c, m.id); return;
     case Type::kStop: {
       const auto it = attempts_.find(m.id);
@@ -316,7 +318,7 @@ void Supervisor::Broadcast(const Message& m) {
   }
 }
 
-void Supervisor::Start(Connection& c, const std::string& id) {
+void Supervisor::Start(Connection& c, const std::string& id, int secrets_fd) {
   if (id.empty()) return;
   if (attempts_.count(id) != 0 || Exists(FileOf(id, kLogFile))) {
     Adopt(c, id);
@@ -331,6 +333,7 @@ void Supervisor::Start(Connection& c, const std::string& id) {
   plan.exec_pid = getpid();
   plan.report_fd = report_out_;
   plan.oom_score_adj = oom_score_adj_;
+  plan.secrets_fd = secrets_fd;
   if (!cgroups_.dir.empty()) {
     plan.cgroup = cgroups_.dir + "/" + cgroup_prefix_ + id;
     plan.cgroup_unified = cgroups_.unified;

@@ -58,12 +58,12 @@ class Supervisor {
 
   void Accept();
   void Read(Connection& c);
-  void Handle(Connection& c, const exec_wire::Message& m);
+  void Handle(Connection& c, const exec_wire::Message& m, int secrets_fd);
   void Send(Connection& c, const exec_wire::Message& m);
   void Flush(Connection& c);
   void Broadcast(const exec_wire::Message& m);
 
-  void Start(Connection& c, const std::string& id);
+  void Start(Connection& c, const std::string& id, int secrets_fd);
   // Answers with the attempt's events so far; an attempt that is unknown here and on disk never
   // began.
   void Adopt(Connection& c, const std::string& id);

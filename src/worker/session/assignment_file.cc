@@ -25,9 +25,11 @@ Result<Assignment> ReadAssignment(const std::string& attempt_dir) {
   if (!in.ParseFromString(bytes)) return DataLoss(path + ": damaged");
   GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(in.key()));
   GPULAYER_ASSIGN_OR_RETURN(JobSpec spec, wire::FromProto(in.spec()));
-  return Assignment{std::move(key), UserName(in.user()),
+  return Assignment{std::move(key),
+                    UserName(in.user()),
                     std::make_shared<const JobSpec>(std::move(spec)),
-                    wire::FromProto(in.allocation())};
+                    wire::FromProto(in.allocation()),
+                    {}};
 }
 
 }  // namespace gpulayer::worker

@@ -14,7 +14,7 @@ namespace gpulayer::worker {
 
 inline constexpr char kAssignmentFile[] = "assignment";  // in the attempt's folder; do not change
 
-// Readable by the owner alone: a job's environment is inside. A crash leaves all of it or none.
+// Readable by the owner alone: a job's environment is inside, without the values of its secrets. A crash leaves all of it or none.
 // Begun by a free name (kFreeSuffix), as ReplaceFile() does.
 Status WriteAssignment(const std::string& attempt_dir, const Assignment& assignment);
 Result<Assignment> ReadAssignment(const std::string& attempt_dir);

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "gpulayer/v1/workers.grpc.pb.h"
 #include "model/limits.h"
+#include "model/variables.h"
 #include "wire/convert.h"
 #include "wire/version.h"
 
@@ -46,9 +47,15 @@ Result<Event> ToEvent(const pb::ServerMessage& message) {
       const pb::Assign& in = message.assign();
       GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(in.key()));
       GPULAYER_ASSIGN_OR_RETURN(JobSpec spec, wire::FromProto(in.spec()));
+      std::shared_ptr<const std::vector<EnvVar>> secrets;
+      if (!spec.secrets.empty()) {
+        std::vector<EnvVar> values = wire::FromProto(in.secrets());
+        GPULAYER_RETURN_IF_ERROR(CheckSecrets(spec, values));
+        secrets = std::make_shared<const std::vector<EnvVar>>(std::move(values));
+      }
       return Event(Assigned{{std::move(key), UserName(in.user()),
                              std::make_shared<const JobSpec>(std::move(spec)),
-                             wire::FromProto(in.allocation())}});
+                             wire::FromProto(in.allocation()), std::move(secrets)}});
     }
     case pb::ServerMessage::kStop: {
       const pb::Stop& in = message.stop();
