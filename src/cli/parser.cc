@@ -146,8 +146,14 @@ void Verb::Text(const std::string& name, const std::string& type, Convert conver
 template <typename T>
 void Verb::Number(const std::string& name, const std::string& type, T* value,
                   const std::string& help) {
-  // The library takes what is beyond 64 bits for the largest number there is.
+  // The library takes 0x10 and 010 for sixteen and eight, and what is beyond 64 bits for the largest
+  // number there is.
   const auto fits = [](const std::string& text) {
+    const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
+    const bool plain = !digits.empty() &&
+                       digits.find_first_not_of("0123456789") == std::string::npos &&
+                       (digits.size() == 1 || digits[0] != '0');
+    if (!plain) return "\"" + Printable(text) + "\" is no whole number. Write one like 4";
     errno = 0;
     const bool over = std::strtoll(text.c_str(), nullptr, 10) > 0 && errno == ERANGE;
     return over ? Printable(text) + " is too large. Write a number like 4" : std::string();

@@ -3,10 +3,12 @@
 #include <sys/stat.h>
 #include <toml++/toml.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -130,6 +132,22 @@ class Reader {
   fs::path file_;
 };
 
+// The library reads and frees a dotted key by recursion, a level for each part, without a bound. The line of
+// a key that has more than anybody writes; 0: there is none.
+std::size_t LineOfDeepKey(std::string_view text) {
+  constexpr int kMaxParts = 1000;
+  std::size_t line = 1;
+  int parts = 0;
+  for (const char c : text) {
+    const bool of_key = std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+                        std::string_view("._-\"' \t").find(c) != std::string_view::npos;
+    if (c == '\n') ++line;
+    if (c == '.' && ++parts > kMaxParts) return line;
+    if (!of_key) parts = 0;
+  }
+  return 0;
+}
+
 // Of the file: none if it has not the table.
 Result<ProjectDefaults> ReadFile(const fs::path& file) {
   const Reader reader(file);
@@ -140,8 +158,12 @@ Result<ProjectDefaults> ReadFile(const fs::path& file) {
     return Status(StatusCode::kInvalidArgument,
                   Printable(file.string()) + ": it cannot be read. Let this account read it");
   }
+  const std::string content = std::move(text).str();
+  if (const std::size_t line = LineOfDeepKey(content); line > 0) {
+    return reader.Bad(line, "a key of more than 1000 parts");
+  }
   try {  // the compiled library of the distribution is the one that throws
-    const toml::table root = toml::parse(text.str());
+    const toml::table root = toml::parse(content);
     const toml::node_view<const toml::node> ours = root["tool"]["gpulayer"];
     if (!ours) return ProjectDefaults{};
     if (!ours.is_table())

@@ -1,5 +1,6 @@
 #include "client/dial.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
 
@@ -109,6 +110,12 @@ Result<HostPort> ParseAddress(const std::string& address) {
   if (!rest.empty()) {
     if (rest[0] != ':') return bad;
     out.port = rest.substr(1);
+  }
+  // The short forms of old (127.1), which the system's resolver takes and gRPC's does not.
+  in_addr v4{};
+  if (::inet_pton(AF_INET, out.host.c_str(), &v4) != 1 && ::inet_aton(out.host.c_str(), &v4) != 0) {
+    char text[INET_ADDRSTRLEN];
+    out.host = ::inet_ntop(AF_INET, &v4, text, sizeof text);
   }
   const std::optional<int> port = PortOf(out.port);
   if (out.host.empty() || !port || Printable(out.host) != out.host ||

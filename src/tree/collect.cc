@@ -57,10 +57,13 @@ void AddStored(const std::map<std::string, TreeEntry>& stored, Side* side) {
 Result<Side> OpenSide(const std::string& dir, std::string* why) {
   Side side;
   side.path = dir;
+  struct stat info = {};
+  if (lstat(dir.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & 0500) != 0500) {
+    (void)chmod(dir.c_str(), (info.st_mode & 07777) | 0700);  // the program has shut it
+  }
   side.root = UniqueFd(open(dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   if (side.root.valid()) return side;
   const int error = errno;
-  struct stat info = {};
   if (lstat(dir.c_str(), &info) == 0 && !S_ISDIR(info.st_mode)) {
     *why = S_ISLNK(info.st_mode) ? "a link took its place" : "something else took its place";
   } else if (error == EACCES) {

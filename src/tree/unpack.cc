@@ -94,7 +94,11 @@ class Unpacker {
       const int parent = at.valid() ? at.get() : root_;
       const bool made = mkdirat(parent, part.c_str(), 0755) == 0;
       if (!made && errno != EEXIST) return ErrnoStatus("make a folder", errno);
-      UniqueFd next(openat(parent, part.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+      UniqueFd next(openat(parent, part.c_str(), kFlags));
+      if (!next.valid() && errno == EACCES && options_.replace && LetIn(parent, part)) {
+        next = UniqueFd(openat(parent, part.c_str(), kFlags));
+      }
       if (!next.valid()) {
         if (errno != ELOOP && errno != ENOTDIR) return ErrnoStatus("open its folder", errno);
         return FailedPrecondition(
@@ -110,6 +114,14 @@ class Unpacker {
     dir_ = std::move(at);
     dir_path_ = path;
     return OkStatus();
+  }
+
+  // An earlier unpacking may have shut it to its owner.
+  static bool LetIn(int parent, const std::string& name) {
+    struct stat info = {};
+    return fstatat(parent, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
+           fchmodat(parent, name.c_str(), (info.st_mode & 07777) | 0700, 0) == 0;
   }
 
   // A folder that an earlier unpacking made read-only takes files again; its entry sets the mode at

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "model/limits.h"
+#include "model/names.h"
 
 namespace gpulayer::wire {
 namespace {
@@ -82,7 +83,17 @@ Status CheckRequirements(const Requirements& r) {
   if (kind < 0 || kind > static_cast<std::int32_t>(AcceleratorKind::kAnyGpu)) {
     return Bad("accelerator " + std::to_string(kind) + " is not known here. Upgrade the server.");
   }
-  return OkStatus();
+  // As those of workers, or they could name none; and they are shown.
+  Status fit = CheckName("--zone", r.zone, 0);
+  if (fit.ok()) fit = CheckName("--region", r.region, 0);
+  for (const std::string& worker : r.workers) {
+    if (fit.ok()) fit = CheckName("--worker", worker, 1);
+  }
+  for (const auto& [key, value] : r.labels) {
+    if (fit.ok()) fit = CheckName("--label", key, 1);
+    if (fit.ok()) fit = CheckName("--label " + key, value, 0);
+  }
+  return fit.Prefixed("job");
 }
 
 Status CheckTasks(const JobSpec& spec) {

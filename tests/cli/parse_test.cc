@@ -145,6 +145,8 @@ TEST(ParseTest, WhatIsWrongIsSaidWithWhatIsRight) {
        "--slots: 4294967297 is too large. Write a number like 4"},
       {{"job", "logs", "7", "--tail", "99999999999999999999"},
        "--tail: 99999999999999999999 is too large. Write a number like 4"},
+      {{"submit", "--slots", "0x10", "--", "true"}, "\"0x10\" is no whole number"},
+      {{"submit", "--slots", "010", "--", "true"}, "\"010\" is no whole number"},
       {{"submit", "--slots", "1.5", "--", "true"}, "\"1.5\" is no whole number"},
       {{"submit", "--detach=x", "--", "true"}, "--detach takes no value"},
       {{"submit", "--name", "a", "--name", "b", "--", "true"}, "--name is there more than once"},

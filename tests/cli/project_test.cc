@@ -132,6 +132,10 @@ TEST_F(ProjectTest, MistakesAreSaidWithTheirLine) {
             "3: \"A=B\" is no name for env");
   EXPECT_EQ(ErrorOf("[tool]\ngpulayer = 7\n"), "2: gpulayer must be a table: [tool.gpulayer]");
   EXPECT_EQ(ErrorOf("[tool.gpulayer\n").rfind("1: ", 0), 0U);
+  std::string deep;  // the library would run out of stack
+  for (int i = 0; i < 100'000; ++i) deep += "a.";
+  EXPECT_EQ(ErrorOf("\n" + deep + "b = 1\n"), "2: a key of more than 1000 parts");
+  EXPECT_EQ(ErrorOf("[" + deep + "b]\n"), "1: a key of more than 1000 parts");
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ TEST(ParseAddressTest, HostsAndPorts) {
   EXPECT_EQ(ToString(*ParseAddress("gpu-box")), "gpu-box:7461");
   EXPECT_EQ(ToString(*ParseAddress("10.0.0.5:99")), "10.0.0.5:99");
   EXPECT_EQ(ToString(*ParseAddress("[fe80::1]:99")), "[fe80::1]:99");
+  EXPECT_EQ(ToString(*ParseAddress("127.1:99")), "127.0.0.1:99");
   for (const char* bad : {"", ":7461", "host:", "host:0", "host:70000", "host:7x", "[fe80::1",
                           "a b:1", "http://host:7461"}) {
     EXPECT_EQ(ParseAddress(bad).status().code(), StatusCode::kInvalidArgument) << bad;

@@ -443,6 +443,8 @@ TEST_F(CollectTest, WhatItsOwnerMayNotReadComesHomeAllTheSame) {
     ASSERT_EQ(chmod(path.c_str(), 0), 0);
   }
   ASSERT_EQ(chmod(Out("listed").c_str(), 0400), 0);
+  ASSERT_EQ(chmod((dir_ / "work").c_str(), 0), 0);
+  ASSERT_EQ(chmod((dir_ / "out").c_str(), 0400), 0);
   ASSERT_EQ(setegid(kNobody), 0);
   ASSERT_EQ(seteuid(kNobody), 0);
   const Collected out = Run();

@@ -196,6 +196,24 @@ TEST_F(UnpackTest, ReplacesOnlyWhenAsked) {
   EXPECT_THAT(*ListDir(to_), ::testing::ElementsAre("a", "folder", "kept", "l", "ro"));
 }
 
+TEST_F(UnpackTest, WhatAnEarlierOneShutIsOpenedAgain) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  constexpr uid_t kNobody = 65534;
+  UnpackOptions replace;
+  replace.replace = true;
+  const TreeEntry file = blobs_.File("shut/x", "1", 0);
+  ASSERT_EQ(chown(to_.c_str(), kNobody, kNobody), 0);
+  chmod(dir_.path().c_str(), 0755);
+  ASSERT_EQ(seteuid(kNobody), 0);
+  for (const std::uint32_t mode : {0U, 0300U, 0400U}) {
+    for (int twice = 0; twice < 2; ++twice) {
+      const Status written = Write({Folder("shut", mode), file}, replace);
+      EXPECT_TRUE(written.ok()) << std::oct << mode << ": " << written.ToString();
+    }
+  }
+  ASSERT_EQ(seteuid(0), 0);
+}
+
 TEST_F(UnpackTest, GivesFilesTheTimeAsked) {
   UnpackOptions options;
   options.mtime_ns = 1'600'000'000'123'456'789;

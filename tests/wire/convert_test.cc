@@ -87,6 +87,12 @@ TEST(ConvertTest, WhatNoKernelTakesIsRefusedWithTheLimit) {
   spec = FullSpec();
   spec.name = "\x80";
   EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kInvalidArgument);
+  spec = FullSpec();
+  spec.requirements.zone = "\x1b[31mred";  // shown by who refuses it
+  EXPECT_EQ(CheckSpec(spec).message(), "job: --zone: 0 to 200 bytes of printable UTF-8 are needed");
+  spec = FullSpec();
+  spec.requirements.workers = {"a\nb"};
+  EXPECT_EQ(CheckSpec(spec).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(ConvertTest, AttemptIdsAreFitForFileNames) {
