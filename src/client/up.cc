@@ -437,7 +437,11 @@ Result<api::DownReport> api::Down(const DownOptions& options) {
   }
   down.server_process.reset();
   down.worker_process.reset();
-  GPULAYER_RETURN_IF_ERROR(dir.Save(down));
+  // They are stopped all the same; only a later look takes them for daemons that died.
+  if (const Status saved = dir.Save(down);
+      !saved.ok() && saved.code() != StatusCode::kResourceExhausted) {
+    return saved;
+  }
   return report;
 }
 

@@ -82,14 +82,19 @@ class Engine::Impl {
 
   Status Post(core::SubmitJobs event, ReplyFn reply) {
     const std::size_t cost = CostOf(event);
+    GPULAYER_RETURN_IF_ERROR(DiskFull());
     return Push({core::Event(std::move(event)), std::move(reply)}, cost);
   }
   Status Post(core::CancelTasks event, ReplyFn reply) {
     const std::size_t cost = 1 + event.tasks.size();
+    GPULAYER_RETURN_IF_ERROR(DiskFull());
     return Push({core::Event(std::move(event)), std::move(reply)}, cost);
   }
   Status Post(core::Event event) { return Push({std::move(event), nullptr}, 1); }
-  Status Query(QueryFn query) { return Push({std::move(query), nullptr}, 1); }
+  Status Query(QueryFn query) {
+    GPULAYER_RETURN_IF_ERROR(DiskFull());
+    return Push({std::move(query), nullptr}, 1);
+  }
 
   SessionId OpenSession(std::shared_ptr<SessionSink> sink) {
     MutexLock lock(sessions_mutex_);
@@ -208,7 +213,10 @@ class Engine::Impl {
       const bool last_try = Stopping();
       const Status status = store_.Write(batch);
       if (status.ok()) {
-        if (said) LogWarning("engine: stored what had waited; going on");
+        if (said) {
+          LogWarning("engine: stored what had waited; going on");
+          SetDiskFull(OkStatus());
+        }
         FaultPoint("server.after_commit");
         return true;
       }
@@ -220,12 +228,23 @@ class Engine::Impl {
                  "again; nothing that was acknowledged is lost.");
         _exit(kCommitFailedExit);
       }
-      if (!said) LogError("engine: " + status.message() + " Nothing is answered until then.");
+      if (!said) LogError("engine: " + status.message() + " Nothing is stored until then.");
       said = true;
+      if (status.code() == StatusCode::kResourceExhausted) SetDiskFull(status);
       if (last_try) return false;
       MutexLock lock(stop_mutex_);
       if (!stopping_) stop_wakes_.WaitFor(stop_mutex_, kRetryCommit);
     }
+  }
+
+  // What would wait behind a commit that finds no room is refused, with the reason.
+  Status DiskFull() {
+    MutexLock lock(stop_mutex_);
+    return disk_full_;
+  }
+  void SetDiskFull(const Status& status) {
+    MutexLock lock(stop_mutex_);
+    disk_full_ = status;
   }
 
   bool Stopping() {
@@ -281,6 +300,7 @@ class Engine::Impl {
   Mutex stop_mutex_;
   CondVar stop_wakes_;
   bool stopping_ GPULAYER_GUARDED_BY(stop_mutex_) = false;
+  Status disk_full_ GPULAYER_GUARDED_BY(stop_mutex_);  // as the commit under way found it
 
   // The engine thread's.
   core::Core core_;

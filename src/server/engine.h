@@ -55,12 +55,13 @@ class Engine {
   ~Engine();  // Stop()
 
   // SubmitJobs and CancelTasks: `tag` is drawn here and `reply` called once, after the commit.
-  // RESOURCE_EXHAUSTED when the queue is full, CANCELLED after Stop(); then `reply` is never
+  // RESOURCE_EXHAUSTED when the queue or the disk is full, CANCELLED after Stop(); then `reply` is never
   // called. A stop that finds the disk full answers what it could not store with CANCELLED.
   Status Post(core::SubmitJobs event, ReplyFn reply);
   Status Post(core::CancelTasks event, ReplyFn reply);
   Status Post(core::Event event);  // the others
-  Status Query(QueryFn query);     // between two events, on committed state
+  // Between two events, on committed state. Errors as above.
+  Status Query(QueryFn query);
 
   // Draws a session id and keeps `sink` until CloseSession(id). Deliver is called only after that
   // worker's WorkerConnected was posted.

@@ -302,6 +302,9 @@ class JobsService final : public pb::Jobs::CallbackService {
         parts_.engine.Query([this, job, reply, responder](const core::Core& core, Instant now) {
           Result<Explanation> explanation = core.Explain(job, now);
           if (explanation.ok()) {
+            if (const Status room = parts_.blobs.CheckRoom(); !room.ok()) {
+              explanation->summary += "; " + room.message();
+            }
             wire::ToProto(*explanation, reply);
             return responder->Finish(OkStatus());
           }
