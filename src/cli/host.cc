@@ -49,7 +49,7 @@ std::string InterruptedText(const DownReport& report, bool joined) {
     const std::string again = joined ? "the server starts it again, on this machine or another"
                                      : "begins again at the next `gpulayer up`";
     said.push_back(TasksText(here) + " of this machine: " + again +
-                   ", unless it is being cancelled");
+                   ", unless it is being cancelled or its program is over");
   }
   if (elsewhere > 0)
     said.push_back(TasksText(elsewhere) +

@@ -305,11 +305,11 @@ Result<Shipped> ShipFile(Transport& transport, const std::string& path,
   std::string buffer(limits::kBlobChunkBytes, '\0');
   std::int64_t size = 0;
   for (;;) {
-    GPULAYER_ASSIGN_OR_RETURN(const std::size_t n,
-                              ReadSome(fd.get(), buffer.data(), buffer.size()));
-    if (n == 0) break;
-    hasher.Update({buffer.data(), n});
-    size += static_cast<std::int64_t>(n);
+    const Result<std::size_t> n = ReadSome(fd.get(), buffer.data(), buffer.size());
+    if (!n.ok()) return n.status().Prefixed("standard input " + Printable(path));
+    if (*n == 0) break;
+    hasher.Update({buffer.data(), *n});
+    size += static_cast<std::int64_t>(*n);
   }
   Shipped out;
   out.tree = hasher.Finish();
