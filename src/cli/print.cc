@@ -182,7 +182,7 @@ std::string ShellWords(const std::vector<std::string>& words) {
 }
 
 std::string WithoutDuration(const std::string& text) {
-  const std::string kBefore = "waits for ";
+  const std::string kBefore = "waits (";
   const std::size_t at = text.find(kBefore);
   if (at == std::string::npos) return text;
   const std::size_t end = text.find(':', at);

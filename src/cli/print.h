@@ -52,7 +52,7 @@ std::string TimeText(const std::optional<Time>& t);  // empty if there is none
 // The words as a shell would have to be given them.
 std::string ShellWords(const std::vector<std::string>& words);
 
-// "waits for 4s: no worker": without "for 4s", to tell whether there is news.
+// "waits (4s): no worker": without "(4s)", to tell whether there is news.
 std::string WithoutDuration(const std::string& text);
 
 // Of a job that is over: how many outputs, and where they are or how to get them. `brought`: where to,

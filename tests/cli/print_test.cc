@@ -121,7 +121,7 @@ TEST(WorkerNamesTest, TwoOfOneNameShowTheirIds) {
 }
 
 TEST(WithoutDurationTest, WaitingLongerIsNoNews) {
-  EXPECT_EQ(WithoutDuration("job 4 queued: waits for 1m5s: vm: 2 of 2 slots in use by job 3"),
+  EXPECT_EQ(WithoutDuration("job 4 queued: waits (1m5s): vm: 2 of 2 slots in use by job 3"),
             "job 4 queued: waits: vm: 2 of 2 slots in use by job 3");
   EXPECT_EQ(WithoutDuration("job 4 queued: waits: x"), "job 4 queued: waits: x");
   EXPECT_EQ(WithoutDuration("job 4 queued: starts next"), "job 4 queued: starts next");

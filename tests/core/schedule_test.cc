@@ -128,7 +128,7 @@ TEST(ExplainTest, WhoIsInTheWay) {
                                                          "1 of 1 device in use by job 1"));
   EXPECT_EQ(e.workers[1].kind, WorkerReason::Kind::kNever);
   EXPECT_EQ(e.summary,
-            "waits for 1m30s: box: 3 of 4 slots in use by job 1, 1 of 1 device in use by job 1");
+            "waits (1m30s): box: 3 of 4 slots in use by job 1, 1 of 1 device in use by job 1");
   EXPECT_EQ(b.core().Explain(running, b.now())->summary, "nothing of it waits");
 }
 
@@ -141,7 +141,7 @@ TEST(ExplainTest, WhatWaitsAgainWaitsSinceThen) {
   b.Ended(job, 0, Because(CauseKind::kServerStopped));
   b.Step(10s);
   EXPECT_EQ(b.State(job), TaskState::kQueued);
-  EXPECT_THAT(b.core().Explain(job, b.now())->summary, ::testing::HasSubstr("waits for 10s"));
+  EXPECT_THAT(b.core().Explain(job, b.now())->summary, ::testing::HasSubstr("waits (10s)"));
 }
 
 TEST(ExplainTest, NeverAndNobodyAndKeptForAnother) {

@@ -105,7 +105,7 @@ std::string Summary(const Explanation& explanation, Instant now) {
   if (!explanation.waiting_since) return "nothing of it waits";
   const auto since =
       std::chrono::duration_cast<std::chrono::seconds>(now.wall - *explanation.waiting_since);
-  const std::string waited = since.count() > 0 ? " for " + FormatDuration(since) : "";
+  const std::string waited = since.count() > 0 ? " (" + FormatDuration(since) + ")" : "";
   if (explanation.workers.empty()) return "waits" + waited + ": no worker is known yet";
   using Kind = WorkerReason::Kind;
   const auto count = [&](Kind kind) {
