@@ -264,8 +264,10 @@ std::string UpText(const UpReport& report) {
   }
   if (report.addresses.empty()) return out;
   if (report.only_here) {
-    return out + "\nOnly this machine reaches it (" + report.addresses.front() +
-           "). For other machines: `gpulayer down`, then `gpulayer up --listen 0.0.0.0:7461`\n";
+    const std::string& address = report.addresses.front();
+    return out + "\nOnly this machine reaches it (" + address +
+           "). For other machines: `gpulayer down`, then `gpulayer up --listen 0.0.0.0" +
+           address.substr(address.rfind(':')) + "`\n";
   }
   out += "\nTo make another machine a worker of it (the token is good for 24h):\n";
   for (const std::string& address : report.addresses) {

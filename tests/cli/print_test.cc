@@ -146,11 +146,12 @@ TEST(UpTextTest, SaysWhatRunsAndWhoReachesIt) {
   report.restarted = {"server", "worker"};
   EXPECT_EQ(UpText(report).rfind("started the server and worker again, which had ended. ", 0), 0u);
   report.only_here = true;
-  report.addresses = {"127.0.0.1:7461"};
+  report.addresses = {"127.0.0.1:7999"};
   EXPECT_EQ(UpText(report).find("join"), std::string::npos);
-  EXPECT_NE(UpText(report).find("Only this machine reaches it (127.0.0.1:7461). For other "
-                                "machines: `gpulayer down`, then `gpulayer up --listen "),
-            std::string::npos);
+  EXPECT_NE(
+      UpText(report).find("Only this machine reaches it (127.0.0.1:7999). For other "
+                          "machines: `gpulayer down`, then `gpulayer up --listen 0.0.0.0:7999`"),
+      std::string::npos);
 }
 
 TEST(OutputsTextTest, SaysHowManyAndWhereOrHow) {
