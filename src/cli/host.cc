@@ -46,17 +46,17 @@ std::string InterruptedText(const DownReport& report, bool joined) {
   const std::int64_t elsewhere = report.interrupted_tasks - here;
   std::vector<std::string> said;
   if (here > 0) {
-    const std::string again = joined ? "the server starts it again, on this machine or another"
-                                     : "begins again at the next `gpulayer up`";
-    said.push_back(TasksText(here) + " of this machine: " + again +
+    said.push_back(TasksText(here) + (here == 1 ? " was" : " were") + " running here: " +
+                   (joined ? "the server starts it again, on this machine or another"
+                           : "begins again at the next `gpulayer up`") +
                    ", unless it is being cancelled or its program is over");
   }
-  if (elsewhere > 0)
+  if (elsewhere > 0) {
     said.push_back(TasksText(elsewhere) +
-                   " of other machines: " + (elsewhere == 1 ? "goes" : "go") + " on there");
-  std::string text = TasksText(report.interrupted_tasks) +
-                     (report.interrupted_tasks == 1 ? " was running: " : " were running: ");
-  for (std::size_t i = 0; i < said.size(); ++i) text += (i == 0 ? "" : "; ") + said[i];
+                   (elsewhere == 1 ? " goes on on another machine" : " go on on other machines"));
+  }
+  std::string text;
+  for (const std::string& part : said) text += (text.empty() ? "" : "; ") + part;
   return text;
 }
 

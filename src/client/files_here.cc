@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "base/fs.h"
 #include "base/text.h"
@@ -15,15 +16,23 @@ bool IsFile(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
 }
 
-// `proj/train.py` where `proj` ships: the job's folder is proj itself.
+// `proj/train.py` where `proj` ships, and `train.py` in `proj` where `..` does: the job's folder is the
+// source itself.
 Status CheckNamesInSource(const api::JobSpec& spec) {
-  const auto source = std::filesystem::path(spec.source_dir).lexically_normal();
-  for (const std::string& arg : spec.command) {
-    const auto path = std::filesystem::path(arg).lexically_normal();
-    // An absolute path may be one of the worker's.
-    if (arg.empty() || path.is_absolute() || source.is_absolute()) continue;
-    const auto inside = path.lexically_relative(source);
-    if (inside.empty() || inside == path || *inside.begin() == ".." || !IsFile(arg)) continue;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path source = fs::canonical(spec.source_dir, error);
+  if (error) return OkStatus();  // who lists it says what is wrong with it
+  for (std::size_t i = 0; i < spec.command.size(); ++i) {
+    const std::string& arg = spec.command[i];
+    const auto path = fs::path(arg).lexically_normal();
+    // An absolute path may be one of the worker's, and a program without a slash is on its PATH.
+    const bool is_path = i > 0 || arg.find('/') != std::string::npos;
+    if (arg.empty() || path.is_absolute() || !is_path || !IsFile(arg)) continue;
+    const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
+    if (error) continue;
+    const fs::path inside = (folder / path.filename()).lexically_relative(source);
+    if (inside.empty() || inside == path || *inside.begin() == "..") continue;
     const bool another = *path.begin() != ".." && PathExists(JoinPath(spec.source_dir, arg));
     if (another) continue;
     return FailedPrecondition(Printable(arg) + ": the job starts inside a copy of " +

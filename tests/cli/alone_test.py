@@ -187,7 +187,7 @@ class Alone(unittest.TestCase):
         self.assertEqual(self.home.run("up", "--listen", "127.0.0.1:0").returncode, 0)
         job = self.home.run("submit", "-d", "--", "sleep", "600").stdout.decode().strip()
         eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "runs")
-        self.assertIn(b"1 task was running: 1 task of this machine: begins again", self.home.run("down").stderr)
+        self.assertIn(b"1 task was running here: begins again", self.home.run("down").stderr)
         self.assertEqual(self.home.run("up").returncode, 0)
         eventually(lambda: json.loads(self.home.run("job", "show", job, "--json").stdout)["state"] == "running", "again")
         self.assertEqual(self.home.run("job", "cancel", "--now", job).returncode, 0)

@@ -263,7 +263,7 @@ class Doors(Up):
             eventually(lambda: json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"] == "running", "runs")
             done = second.run("down", "--json")
             self.assertEqual([json.loads(done.stdout)[key] for key in ("interrupted_tasks", "interrupted_here")], [1, 1])
-            self.assertIn(b"1 task was running: 1 task of this machine: the server starts it again", done.stderr)
+            self.assertIn(b"1 task was running here: the server starts it again", done.stderr)
             self.gpulayer("job", "cancel", "--now", job)
             moved = "localhost:" + self.address().rsplit(":", 1)[1]
             done = second.run("join", moved)

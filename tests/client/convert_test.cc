@@ -165,10 +165,23 @@ TEST_F(FilesHereTest, AFileOfTheSourceHasItsNameInside) {
   EXPECT_EQ(said("proj", "train.py"), "");  // of this folder; who knows what it is there
   EXPECT_EQ(said("proj", "proj/sub"), "");  // perhaps a folder that it makes
   EXPECT_EQ(said(".", "proj/sub/train.py"), "");
-  EXPECT_EQ(said(dir_.path() + "/proj", "proj/sub/train.py"), "");
+  EXPECT_NE(said(dir_.path() + "/proj", "proj/sub/train.py"), "");
+  EXPECT_EQ(said("absent", "proj/sub/train.py"), "");
   ASSERT_TRUE(MakeDirs("proj/proj/sub").ok());
   ASSERT_TRUE(WriteFileAtomic("proj/proj/sub/train.py", "").ok());
   EXPECT_EQ(said("proj", "proj/sub/train.py"), "");
+
+  ASSERT_EQ(::chdir("proj/sub"), 0);
+  EXPECT_EQ(said("..", "train.py"),
+            "train.py: the job starts inside a copy of .., where its name is sub/train.py. "
+            "Write that");
+  EXPECT_NE(said(dir_.path() + "/proj", "train.py"), "");  // as from pyproject.toml
+  EXPECT_EQ(said("..", "../sub/train.py"),
+            "../sub/train.py: the job starts inside a copy of .., where its name is sub/train.py. "
+            "Write that");
+  EXPECT_EQ(said("..", "sub/train.py"), "");
+  ASSERT_EQ(symlink(dir_.path().c_str(), "outside"), 0);
+  EXPECT_EQ(said("..", "outside/train.py"), "");
 }
 
 struct ExitRow {

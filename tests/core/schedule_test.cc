@@ -129,7 +129,7 @@ TEST(ExplainTest, WhoIsInTheWay) {
   EXPECT_EQ(e.workers[1].kind, WorkerReason::Kind::kNever);
   EXPECT_EQ(e.summary,
             "waits (1m30s): box: 3 of 4 slots in use by job 1, 1 of 1 device in use by job 1");
-  EXPECT_EQ(b.core().Explain(running, b.now())->summary, "nothing of it waits");
+  EXPECT_EQ(b.core().Explain(running, b.now())->summary, "no task of it waits");
 }
 
 TEST(ExplainTest, WhatWaitsAgainWaitsSinceThen) {

@@ -15,6 +15,8 @@ TEST(WorkersTest, SilenceIsFirstSuspectThenLost) {
   b.Running(job);
   b.Pass(11s);
   EXPECT_EQ(b.View("w1").state, WorkerState::kSuspect);
+  EXPECT_EQ(b.core().Explain(job, b.now())->summary,
+            "no task of it waits; w1, where it runs, was not heard of lately");
   EXPECT_EQ(b.State(job), TaskState::kRunning);
   const JobId second = b.Submit({});
   EXPECT_EQ(b.State(second), TaskState::kQueued);  // no new work

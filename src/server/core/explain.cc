@@ -1,6 +1,7 @@
 // Why a job waits: per worker what is short now, or what it will never have.
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -102,7 +103,7 @@ WorkerReason ReasonOf(const State& state, const Job& job, const Task* task, cons
 }
 
 std::string Summary(const Explanation& explanation, Instant now) {
-  if (!explanation.waiting_since) return "nothing of it waits";
+  if (!explanation.waiting_since) return "no task of it waits";
   const auto since =
       std::chrono::duration_cast<std::chrono::seconds>(now.wall - *explanation.waiting_since);
   const std::string waited = since.count() > 0 ? " (" + FormatDuration(since) + ")" : "";
@@ -126,6 +127,21 @@ std::string Summary(const Explanation& explanation, Instant now) {
   return out;
 }
 
+// The workers with tasks of it from which nothing is heard.
+std::string Unheard(const State& state, const Job& job) {
+  std::map<std::string, std::string> found;
+  for (const auto& [index, task] : job.tasks) {
+    if (!task.attempt) continue;
+    const Worker& worker = state.workers.at(task.attempt->worker);
+    const std::string& name = worker.record.profile.name;
+    if (worker.state == WorkerState::kOffline) found[name] = "is offline";
+    if (worker.state == WorkerState::kSuspect) found[name] = "was not heard of lately";
+  }
+  std::string out;
+  for (const auto& [name, what] : found) out += "; " + name + ", where it runs, " + what;
+  return out;
+}
+
 }  // namespace
 
 Explanation ExplainJob(const State& state, const Job& job, Instant now) {
@@ -134,7 +150,7 @@ Explanation ExplainJob(const State& state, const Job& job, Instant now) {
   out.state = job.record.state;
   out.needs = Describe(job.record.spec->requirements);
   if (!job.HasQueued()) {
-    out.summary = Summary(out, now);
+    out.summary = Summary(out, now) + Unheard(state, job);
     return out;
   }
   out.waiting_since = job.waiting_since.value_or(job.record.created);

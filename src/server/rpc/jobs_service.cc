@@ -40,7 +40,7 @@ std::string NameOf(const std::vector<std::string>& command) {
   while (size > 0 && size < name.size() && (name[size] & 0xC0) == 0x80)
     --size;  // not within a character
   name.resize(size);
-  return name;
+  return TrimmedEnd(name);
 }
 
 using Specs = std::vector<std::shared_ptr<const JobSpec>>;
