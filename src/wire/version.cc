@@ -19,6 +19,7 @@ v1::Version OwnVersion() {
   version.set_minor(kProtocolMinor);
   version.set_program(kProgramVersion);
   version.add_features(kSecretsFeature);
+  version.add_features(kExecFeature);
   return version;
 }
 

@@ -17,6 +17,7 @@ extern const char kProgramVersion[];  // "0.1.0"
 
 // Features: what a peer of the same version may not know yet, and must not be asked for then.
 inline constexpr char kSecretsFeature[] = "secrets";
+inline constexpr char kExecFeature[] = "exec";  // commands inside attempts
 bool HasFeature(const v1::Version& peer, std::string_view feature);
 
 v1::Version OwnVersion();
