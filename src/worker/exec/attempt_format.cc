@@ -8,6 +8,8 @@ namespace {
 // Do not change: eight bytes in front of each kind of file.
 constexpr std::string_view kSpecMagic = "GLSPEC1\n";
 constexpr std::string_view kSecretsMagic = "GLSECR1\n";
+constexpr std::string_view kJoinOrderMagic = "GLJOIN1\n";
+constexpr std::string_view kJoinReportMagic = "GLJREP1\n";
 constexpr std::string_view kStartedMagic = "GLSTRT1\n";
 constexpr std::string_view kStatusMagic = "GLSTAT1\n";
 constexpr std::string_view kTailMagic = "GLTAIL1\n";
@@ -180,6 +182,51 @@ Result<std::vector<std::string>> DecodeSecrets(std::string_view bytes) {
   std::vector<std::string> secrets = r.Strs();
   if (!r.AtEnd()) return DataLoss("attempt secrets: damaged");
   return secrets;
+}
+
+std::string EncodeJoinOrder(const JoinOrder& order) {
+  Writer w(kJoinOrderMagic);
+  w.Strs(order.argv);
+  w.U32(order.terminal ? 1 : 0);
+  w.Str(order.term);
+  return w.Take();
+}
+
+Result<JoinOrder> DecodeJoinOrder(std::string_view bytes) {
+  Reader r(bytes, kJoinOrderMagic);
+  JoinOrder order;
+  order.argv = r.Strs();
+  order.terminal = r.U32() != 0;
+  order.term = r.Str();
+  if (!r.AtEnd() || order.argv.empty()) return DataLoss("command that joins: damaged");
+  return order;
+}
+
+std::string EncodeJoinReport(const JoinReport& report) {
+  Writer w(kJoinReportMagic);
+  w.U32(static_cast<std::uint32_t>(report.kind));
+  w.U32(static_cast<std::uint32_t>(report.failed_step));
+  w.U32(static_cast<std::uint32_t>(report.error));
+  WriteOptional(w, report.exit_code);
+  WriteOptional(w, report.signal);
+  return w.Take();
+}
+
+Result<JoinReport> DecodeJoinReport(std::string_view bytes) {
+  Reader r(bytes, kJoinReportMagic);
+  JoinReport report;
+  report.kind = static_cast<JoinReport::Kind>(r.I32());
+  report.failed_step = static_cast<StartStep>(r.I32());
+  report.error = r.I32();
+  report.exit_code = ReadOptional(r);
+  report.signal = ReadOptional(r);
+  const bool known =
+      report.kind >= JoinReport::Kind::kStarted && report.kind <= JoinReport::Kind::kEnded;
+  const bool ended = report.exit_code.has_value() != report.signal.has_value();
+  if (!r.AtEnd() || !known || (report.kind == JoinReport::Kind::kEnded && !ended)) {
+    return DataLoss("report of a command that joined: damaged");
+  }
+  return report;
 }
 
 std::string EncodeStarted(const AttemptStarted& started) {

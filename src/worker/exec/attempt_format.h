@@ -30,6 +30,8 @@ inline constexpr char kStatusFile[] = "status";    // there once the tree is gon
 // each of a quarter of the limit. The newest frames are in the one with the higher number.
 inline constexpr const char* kTailFiles[] = {"tail0", "tail1"};
 inline constexpr char kCgroupFile[] = "cgroup";  // the path of one that may have to be removed
+// With a number behind it: a socket of the worker's, for a moment (join_socket.h).
+inline constexpr char kJoinPrefix[] = "join.";
 
 // A name in an attempt folder that ends so is free: it says nothing of any attempt, and whoever
 // begins a file of the name before it may take that file, empty it and give it its name. Folders
@@ -131,6 +133,25 @@ struct AttemptStatus {
 };
 bool operator==(const AttemptStatus& a, const AttemptStatus& b);
 
+// A command that joins a running attempt (join.h), and what becomes of it: a packet each.
+struct JoinOrder {
+  std::vector<std::string> argv;  // never empty
+  bool terminal = false;          // its input, output and errors are one
+  std::string term;               // TERM then; empty: the attempt's own
+  friend bool operator==(const JoinOrder&, const JoinOrder&) = default;
+};
+struct JoinReport {
+  // Numbers are on the wire: do not change.
+  enum class Kind : std::int32_t { kStarted = 1, kNotStarted = 2, kEnded = 3 };
+  Kind kind = Kind::kStarted;
+  StartStep failed_step =
+      StartStep::kNone;  // kNotStarted, as in AttemptStatus, and so the next two
+  std::int32_t error = 0;
+  std::optional<std::int32_t> exit_code;
+  std::optional<std::int32_t> signal;
+  friend bool operator==(const JoinReport&, const JoinReport&) = default;
+};
+
 std::string EncodeSpec(const AttemptSpec& spec);
 Result<AttemptSpec> DecodeSpec(std::string_view bytes);
 // "NAME=value" each, for the descriptor that goes with the order to start. Of the environment they
@@ -138,6 +159,11 @@ Result<AttemptSpec> DecodeSpec(std::string_view bytes);
 std::string EncodeSecrets(const std::vector<std::string>& secrets);
 Result<std::vector<std::string>> DecodeSecrets(std::string_view bytes);
 inline constexpr std::size_t kMaxSecretsFileBytes = std::size_t{2} << 20;
+std::string EncodeJoinOrder(const JoinOrder& order);
+Result<JoinOrder> DecodeJoinOrder(std::string_view bytes);
+inline constexpr std::size_t kMaxJoinOrderBytes = std::size_t{128} << 10;  // what a packet takes
+std::string EncodeJoinReport(const JoinReport& report);                    // below kMaxStatusBytes
+Result<JoinReport> DecodeJoinReport(std::string_view bytes);
 std::string EncodeStarted(const AttemptStarted& started);
 Result<AttemptStarted> DecodeStarted(std::string_view bytes);
 std::string EncodeTailHeader(const TailHeader& header);  // kTailHeaderBytes

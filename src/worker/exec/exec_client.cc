@@ -5,9 +5,11 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -17,7 +19,9 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
+#include "base/random.h"
 #include "worker/exec/exec_link.h"
+#include "worker/exec/join_socket.h"
 
 namespace gpulayer {
 namespace {
@@ -34,6 +38,7 @@ constexpr auto kLastRetry = std::chrono::seconds(5);
 constexpr auto kSendPatience = std::chrono::seconds(2);
 // So long a start waits for gpulayer-exec to be there again, in which time the next one is up.
 constexpr auto kStartPatience = std::chrono::seconds(30);
+constexpr auto kJoinPatience = std::chrono::seconds(5);
 
 std::int64_t Millis(Duration d) {
   return std::chrono::ceil<milliseconds>(std::max(d, Duration::zero())).count();
@@ -63,6 +68,74 @@ Result<SecretsFd> InMemory(const std::vector<std::string>& secrets) {
   return std::make_shared<const UniqueFd>(std::move(fd));
 }
 
+Status CheckJoin(const JoinOrder& order, std::string_view bytes) {
+  const auto has_nul = [](const std::string& s) { return s.find('\0') != std::string::npos; };
+  if (order.argv.empty()) return InvalidArgument("no command");
+  if (std::any_of(order.argv.begin(), order.argv.end(), has_nul) || has_nul(order.term)) {
+    return InvalidArgument("a NUL byte in the command");
+  }
+  if (bytes.size() > kMaxJoinOrderBytes) {
+    return InvalidArgument("the command is longer than 128 KiB");
+  }
+  return OkStatus();
+}
+
+Status NotRunning() { return FailedPrecondition("the task is not running any more"); }
+
+// Where the command's keeper finds us, for as long as this lives.
+class JoinListener {
+ public:
+  static Result<std::unique_ptr<JoinListener>> Open(const std::string& folder) {
+    std::int32_t number = 0;
+    const std::string random = RandomBytes(sizeof(number));
+    std::memcpy(&number, random.data(), sizeof(number));
+    Result<UniqueFd> dir = OpenFile(folder, O_PATH | O_DIRECTORY);
+    if (dir.status().code() == StatusCode::kNotFound) return NotRunning();
+    if (!dir.ok()) return dir.status();
+    std::unique_ptr<JoinListener> listener(new JoinListener(*std::move(dir), number & 0x7fffffff));
+    GPULAYER_RETURN_IF_ERROR(listener->Listen());
+    return listener;
+  }
+  ~JoinListener() { unlinkat(dir_.get(), JoinSocketName(number_).c_str(), 0); }
+  JoinListener(const JoinListener&) = delete;
+  JoinListener& operator=(const JoinListener&) = delete;
+
+  std::int32_t number() const { return number_; }
+
+  Result<UniqueFd> Accept(int give_up) {
+    const auto deadline = steady_clock::now() + kJoinPatience;
+    for (;;) {
+      pollfd fds[] = {{socket_.get(), POLLIN, 0}, {give_up, POLLIN, 0}};
+      poll(fds, 2, static_cast<int>(Millis(deadline - steady_clock::now())));
+      if (fds[1].revents != 0) return Cancelled("broken off");
+      UniqueFd fd(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (fd.valid() && IsOwnPeer(fd.get())) return fd;
+      if (steady_clock::now() >= deadline) {
+        return DeadlineExceeded("gpulayer-exec did not answer in time");
+      }
+    }
+  }
+
+ private:
+  JoinListener(UniqueFd dir, std::int32_t number) : dir_(std::move(dir)), number_(number) {}
+
+  Status Listen() {
+    socket_ = UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const sockaddr_un address = JoinSocketAddress(dir_.get(), number_);
+    // The mode before the name: nobody else sees it open.
+    if (!socket_.valid() || fchmod(socket_.get(), 0600) != 0 ||
+        bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+        listen(socket_.get(), 4) != 0) {
+      return ErrnoStatus("listen in the attempt's folder", errno);
+    }
+    return OkStatus();
+  }
+
+  UniqueFd dir_;
+  UniqueFd socket_;
+  const std::int32_t number_;
+};
+
 }  // namespace
 
 class ExecClient::Impl {
@@ -74,6 +147,8 @@ class ExecClient::Impl {
   Status Open();
   Status Track(const AttemptId& id, Type how, SecretsFd secrets);
   Status Stop(const AttemptId& id, Duration grace);
+  Result<UniqueFd> Join(const AttemptId& id, const JoinOrder& order, const JoinFds& fds,
+                        int give_up);
   Result<std::vector<AttemptId>> List(Duration patience);
   Status Shutdown(Duration grace, Duration patience);
 
@@ -110,6 +185,7 @@ class ExecClient::Impl {
   UniqueFd life_write_;  // held: its end is the end of gpulayer-exec
   UniqueFd wake_;        // ends the waits of the thread
   std::thread thread_;
+  std::atomic<bool> knows_join_{false};  // the gpulayer-exec that was reached last
 
   Mutex mutex_;
   CondVar changed_;
@@ -163,7 +239,9 @@ Result<UniqueFd> ExecClient::Impl::Reach() {
   const auto deadline = steady_clock::now() + options_.patience;
   for (;;) {
     const Duration left = std::max<Duration>(deadline - steady_clock::now(), milliseconds(1));
-    Result<UniqueFd> fd = ConnectExec(options_.data_dir, left);
+    std::string knows;
+    Result<UniqueFd> fd = ConnectExec(options_.data_dir, left, &knows);
+    knows_join_.store(knows == exec_wire::kKnowsJoin);
     if (fd.ok() || fd.status().code() == StatusCode::kFailedPrecondition) return fd;
     const Status spawned = SpawnExec(program_, options_.data_dir, life_read_, left);
     // ALREADY_EXISTS: one that is just beginning or just ending; it is a matter of a moment.
@@ -243,6 +321,40 @@ Status ExecClient::Impl::Stop(const AttemptId& id, Duration grace) {
   m.value = Millis(grace);
   const Status sent = Send(m);
   return known ? OkStatus() : sent;
+}
+
+Result<UniqueFd> ExecClient::Impl::Join(const AttemptId& id, const JoinOrder& order,
+                                        const JoinFds& fds, int give_up) {
+  const std::string packet = EncodeJoinOrder(order);
+  GPULAYER_RETURN_IF_ERROR(CheckJoin(order, packet));
+  if (!IsValidAttemptId(id.value())) return InvalidArgument("attempt: bad id");
+  if (!knows_join_.load()) {
+    return FailedPrecondition(
+        "the gpulayer-exec of this worker is of an older version, which cannot do that; it is "
+        "replaced when the worker is stopped and started again");
+  }
+  const std::string folder = JoinPath(JoinPath(options_.data_dir, kAttemptsFolder), id.value());
+  GPULAYER_ASSIGN_OR_RETURN(const std::unique_ptr<JoinListener> listener,
+                            JoinListener::Open(folder));
+  Message m;
+  m.type = Type::kJoin;
+  m.id = id.value();
+  m.value = listener->number();
+  GPULAYER_RETURN_IF_ERROR(Send(m));
+  GPULAYER_ASSIGN_OR_RETURN(UniqueFd keeper, listener->Accept(give_up));
+  // Whoever refuses has hung up.
+  if (exec_wire::SendWith(keeper.get(), packet, {fds.in, fds.out, fds.err}) < 0) {
+    return errno == EPIPE || errno == ECONNRESET ? NotRunning()
+                                                 : ErrnoStatus("hand over a command", errno);
+  }
+  return keeper;
+}
+
+Result<JoinReport> ReadJoinReport(const UniqueFd& socket) {
+  char buffer[kMaxStatusBytes];
+  const ssize_t n = recv(socket.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+  if (n <= 0) return Unavailable("the process that kept the command is gone");
+  return DecodeJoinReport({buffer, static_cast<std::size_t>(n)});
 }
 
 Result<std::vector<AttemptId>> ExecClient::Impl::List(Duration patience) {
@@ -450,6 +562,10 @@ Status ExecClient::Start(const AttemptId& id, const std::vector<std::string>& se
 }
 Status ExecClient::Adopt(const AttemptId& id) { return impl_->Track(id, Type::kAdopt, nullptr); }
 Status ExecClient::Stop(const AttemptId& id, Duration grace) { return impl_->Stop(id, grace); }
+Result<UniqueFd> ExecClient::Join(const AttemptId& id, const JoinOrder& order, const JoinFds& fds,
+                                  int give_up) {
+  return impl_->Join(id, order, fds, give_up);
+}
 Result<std::vector<AttemptId>> ExecClient::List(Duration patience) { return impl_->List(patience); }
 Status ExecClient::Shutdown(Duration grace, Duration patience) {
   return impl_->Shutdown(grace, patience);

@@ -13,8 +13,8 @@
 //            not call List() or the destructor.
 // Ownership: holds the connection, and the standard input of gpulayer-exec when that is to die with
 //            us.
-// Blocking:  Start, Adopt, Stop, Shutdown only queue to a local socket; Open, List wait as their
-//            deadlines say. The destructor waits for the sink.
+// Blocking:  Start, Adopt, Stop, Shutdown only queue to a local socket; Open, List, Join wait as
+//            their deadlines say. The destructor waits for the sink.
 // Errors:    UNAVAILABLE: gpulayer-exec cannot be reached or started at this moment, or was told to
 //            end. Start and Adopt wait for its return instead; a start that waits too long has its
 //            kEnded as one that failed.
@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fs.h"
 #include "base/status.h"
 #include "model/ids.h"
 #include "worker/exec/attempt_format.h"
@@ -49,6 +50,14 @@ struct ExecEvent {
   AttemptId id;
   AttemptStarted started;  // kStarted
   AttemptStatus status;    // kEnded
+};
+
+// What a command that joins has as input, output and errors: descriptors of the caller's. Of a
+// terminal three times the one that is the program's.
+struct JoinFds {
+  int in = -1;
+  int out = -1;
+  int err = -1;
 };
 
 class ExecClient {
@@ -75,6 +84,16 @@ class ExecClient {
   // never lengthen it. No effect on an attempt that is over or unknown.
   Status Stop(const AttemptId& id, Duration grace);
 
+  // Runs a command inside a running attempt: in its work folder, with its environment and secrets,
+  // under its limits, as a part of what ends with it; what it leaves behind when it ends is ended.
+  // Its reports come over the socket that is returned (ReadJoinReport): kStarted and kEnded, or
+  // kNotStarted. To close that one is to hang up: SIGHUP to all of the command, SIGKILL two seconds
+  // later. Waits, for 5 s or until `give_up` can be read (CANCELLED), but for nobody on the
+  // client's thread. INVALID_ARGUMENT: no command, a NUL in it, or too long; FAILED_PRECONDITION:
+  // the attempt is not running, or gpulayer-exec is too old.
+  Result<UniqueFd> Join(const AttemptId& id, const JoinOrder& order, const JoinFds& fds,
+                        int give_up);
+
   // Attempts that are not over, in no order. DEADLINE_EXCEEDED after `patience`.
   Result<std::vector<AttemptId>> List(Duration patience = std::chrono::seconds(10));
 
@@ -87,6 +106,9 @@ class ExecClient {
   explicit ExecClient(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+// Of one report; waits for none. UNAVAILABLE: the command's keeper is gone.
+Result<JoinReport> ReadJoinReport(const UniqueFd& socket);
 
 }  // namespace gpulayer
 

@@ -80,7 +80,7 @@ Result<int> AwaitExit(pid_t pid, steady_clock::time_point deadline) {
 
 }  // namespace
 
-Result<UniqueFd> ConnectExec(const std::string& data_dir, Duration patience) {
+Result<UniqueFd> ConnectExec(const std::string& data_dir, Duration patience, std::string* knows) {
   const auto deadline = steady_clock::now() + patience;
   GPULAYER_ASSIGN_OR_RETURN(UniqueFd fd, ConnectSocket(data_dir));
   exec_wire::Message hello;
@@ -105,6 +105,7 @@ Result<UniqueFd> ConnectExec(const std::string& data_dir, Duration patience) {
         "greet gpulayer-exec: it speaks another version of the protocol. Let its jobs end and stop "
         "it, or use the version that started it.");
   }
+  if (knows != nullptr) *knows = std::move(m.payload);
   return fd;
 }
 

@@ -11,8 +11,10 @@
 namespace gpulayer {
 
 // A connection that has been welcomed, non-blocking. UNAVAILABLE: none listens, or it did not
-// answer in time; FAILED_PRECONDITION: it speaks another version.
-Result<UniqueFd> ConnectExec(const std::string& data_dir, Duration patience);
+// answer in time; FAILED_PRECONDITION: it speaks another version. `knows`: what it knows besides
+// (protocol.h), may be null.
+Result<UniqueFd> ConnectExec(const std::string& data_dir, Duration patience,
+                             std::string* knows = nullptr);
 
 // Starts `program` in the background and waits until it listens. `life`, if valid, becomes its
 // standard input and it ends when that ends. ALREADY_EXISTS: one runs there already.

@@ -43,7 +43,7 @@ void ResetProcess() {
   umask(077);
 }
 
-// Monitors hold their attempts' secrets until the start. As LeaveNoCore() of base/daemon.h.
+// Monitors hold their attempts' secrets. As LeaveNoCore() of base/daemon.h.
 void LimitCore() {
   rlimit limit{};
   if (getrlimit(RLIMIT_CORE, &limit) != 0) return;

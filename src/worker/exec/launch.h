@@ -14,7 +14,8 @@ struct LaunchFds {
   int in = -1;
   int out = -1;
   int err = -1;
-  int cgroup = -1;  // the program joins that group first; -1: none
+  int cgroup = -1;        // the program joins that group first; -1: none
+  bool terminal = false;  // `in` becomes its controlling terminal
 };
 
 struct LaunchResult {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -120,7 +121,8 @@ void WriteOomScore(const ChildPlan& plan) {
 [[noreturn]] void RunChild(ChildPlan& plan) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != plan.parent) _exit(127);
   setsid();
-  if (dup2(plan.fds.in, 0) < 0 || dup2(plan.fds.out, 1) < 0 || dup2(plan.fds.err, 2) < 0) {
+  if (dup2(plan.fds.in, 0) < 0 || dup2(plan.fds.out, 1) < 0 || dup2(plan.fds.err, 2) < 0 ||
+      (plan.fds.terminal && ioctl(0, TIOCSCTTY, 0) != 0)) {
     plan.failed_step = StartStep::kSpawn;
     plan.error = errno;
     _exit(127);

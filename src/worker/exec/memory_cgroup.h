@@ -36,6 +36,7 @@ class MemoryCgroup {
   // Makes it, limited to so many bytes of memory and swap. A descriptor (close-on-exec) by which a
   // process that writes "0" joins; -1: there is no limit, and no group.
   int Make(std::int64_t bytes);
+  int Open() const;               // another such descriptor; -1: there is no group
   std::int64_t OomKills() const;  // processes that the kernel ended in it, at its limit
   void Remove() const;            // if nothing is in it
 

@@ -152,9 +152,13 @@ int MemoryCgroup::Make(std::int64_t bytes) {
   } else {
     (void)WriteText(path_ + "/memory.memsw.limit_in_bytes", limit);
   }
-  const int fd = limited ? open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC) : -1;
+  const int fd = limited ? Open() : -1;
   if (fd < 0) Remove();
   return fd;
+}
+
+int MemoryCgroup::Open() const {
+  return open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
 }
 
 // A machine without memory kills in a group too, whatever the group's limit: only where that was

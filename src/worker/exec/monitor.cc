@@ -17,10 +17,13 @@
 #include <optional>
 #include <set>
 
+#include "worker/exec/join.h"
+#include "worker/exec/join_socket.h"
 #include "worker/exec/launch.h"
 #include "worker/exec/log_sink.h"
 #include "worker/exec/memory_cgroup.h"
 #include "worker/exec/process_tree.h"
+#include "worker/exec/spec_input.h"
 
 namespace gpulayer {
 namespace {
@@ -35,6 +38,8 @@ constexpr milliseconds kFirstKillPause{1};
 constexpr milliseconds kLastKillPause{200};
 // After this long with only other users' processes left there is nothing more that we can do.
 constexpr auto kUnreachablePatience = std::chrono::seconds(2);
+// For the keepers of commands that joined, once these are killed.
+constexpr auto kKeeperPatience = std::chrono::seconds(1);
 // For the end of output once the tree is gone: somebody outside the tree may hold our pipe.
 constexpr auto kDrainPatience = std::chrono::seconds(1);
 
@@ -63,39 +68,6 @@ bool CutTo(int fd, off_t size) {
   return fstat(fd, &st) == 0 && (st.st_size <= size || ftruncate(fd, size) == 0);
 }
 
-// Closes it. False with errno set.
-bool ReadWhole(int fd, std::size_t limit, std::string& out) {
-  struct stat st{};
-  bool good = fstat(fd, &st) == 0;
-  if (good && static_cast<std::size_t>(st.st_size) > limit) {
-    errno = EFBIG;
-    good = false;
-  }
-  if (good) out.resize(static_cast<std::size_t>(st.st_size));
-  for (std::size_t done = 0; good && done < out.size();) {
-    // By place: the descriptor of secrets is shared with whoever may give them again.
-    const ssize_t n = pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) errno = EIO;
-    good = n > 0;
-    if (good) done += static_cast<std::size_t>(n);
-  }
-  const int error = errno;
-  close(fd);
-  errno = error;
-  return good;
-}
-
-bool ReadWholeAt(int dir_fd, const char* name, std::size_t limit, std::string& out) {
-  const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-  return fd >= 0 && ReadWhole(fd, limit, out);
-}
-
-void Wipe(std::string& text) {
-  explicit_bzero(text.data(), text.size());
-  text.clear();
-}
-
 class Monitor {
  public:
   explicit Monitor(const MonitorPlan& plan) : plan_(plan) {
@@ -116,7 +88,6 @@ class Monitor {
   int BeginLog();
   int MakeLog();
   int MakeCgroup();
-  void TakeSecrets();
   [[noreturn]] void Fail(StartStep step, int error, int exit_code = 0);
   void Loop();
   void TakeSignals();
@@ -124,6 +95,8 @@ class Monitor {
   void Reap();
   void StopTree();
   void KillTree();
+  void TakeJoin(std::int32_t number);
+  bool OnlyJoinsAreLeft() const;
   void CheckClock();
   int Timeout() const;  // for poll()
   void CopyOutput(const pollfd& out, const pollfd& err);
@@ -151,7 +124,9 @@ class Monitor {
   Duration kill_at_ = Duration::max();   // next pass of SIGKILL
   Duration kill_pause_ = kFirstKillPause;
   Duration helpless_since_ = Duration::max();
+  Duration keepers_until_ = Duration::max();
   std::set<pid_t> swept_;
+  std::set<pid_t> joins_;  // keepers of commands that joined (join.h), not reaped yet
 };
 
 void Monitor::Fail(StartStep step, int error, int exit_code) {
@@ -226,26 +201,6 @@ int Monitor::MakeCgroup() {
   return fd;
 }
 
-// Into the environment. A program that asks for secrets is never started without them.
-void Monitor::TakeSecrets() {
-  if (spec_.secrets == 0) return;
-  std::string bytes;
-  if (plan_.secrets_fd < 0) Fail(StartStep::kSpawn, ENOKEY);
-  if (!ReadWhole(plan_.secrets_fd, kMaxSecretsFileBytes, bytes)) Fail(StartStep::kSpawn, errno);
-  Result<std::vector<std::string>> secrets = DecodeSecrets(bytes);
-  Wipe(bytes);
-  if (!secrets.ok() || static_cast<std::int64_t>(secrets->size()) != spec_.secrets) {
-    Fail(StartStep::kSpawn, ENOKEY);
-  }
-  for (std::string& secret : *secrets) {
-    const std::string name = secret.substr(0, secret.find('=') + 1);
-    std::erase_if(spec_.env, [&name](const std::string& entry) {
-      return entry.compare(0, name.size(), name) == 0;
-    });
-    spec_.env.push_back(std::move(secret));
-  }
-}
-
 void Monitor::Begin() {
   // If gpulayer-exec dies so do its jobs: nobody would be there to stop them.
   if (!BecomeSubreaper() || !TieToParent(plan_.exec_pid, SIGTERM)) Fail(StartStep::kSpawn, ESRCH);
@@ -262,17 +217,12 @@ void Monitor::Begin() {
     Fail(StartStep::kSpawn, errno);
   }
 
-  std::string bytes;
-  if (!ReadWholeAt(dir_fd_, kSpecFile, kMaxAttemptSpecBytes, bytes)) {
-    Fail(StartStep::kSpec, errno);
-  }
-  Result<AttemptSpec> spec = DecodeSpec(bytes);
-  if (!spec.ok()) Fail(StartStep::kSpec, EBADMSG);
-  spec_ = *std::move(spec);
+  if (const int error = ReadSpecAt(dir_fd_, spec_); error != 0) Fail(StartStep::kSpec, error);
   log_->Limit(spec_.log_limit);
-  bytes.clear();
-  bytes.shrink_to_fit();
-  TakeSecrets();
+  // A program that asks for secrets is never started without them.
+  if (const int error = AddSecrets(plan_.secrets_fd, spec_); error != 0) {
+    Fail(StartStep::kSpawn, error);
+  }
 
   int out[2];
   int err[2];
@@ -286,14 +236,16 @@ void Monitor::Begin() {
   if (in < 0) Fail(StartStep::kStdin, errno);
   sigset_t watched;
   sigemptyset(&watched);
-  for (const int s : {SIGCHLD, SIGTERM, StopSignal(), ShutdownSignal()}) sigaddset(&watched, s);
+  for (const int s : {SIGCHLD, SIGTERM, StopSignal(), ShutdownSignal(), JoinSignal()}) {
+    sigaddset(&watched, s);
+  }
   signal_fd_ = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
   if (signal_fd_ < 0) Fail(StartStep::kSpawn, errno);
 
   const int cgroup = MakeCgroup();
   const LaunchResult launched = Launch(spec_, {in, out[1], err[1], cgroup}, plan_.oom_score_adj);
   const Duration now = Monotonic();
-  for (std::string& entry : spec_.env) Wipe(entry);  // for as long as the program runs
+  WipeEnvironment(spec_);  // for as long as the program runs
   for (const int fd : {in, out[1], err[1]}) close(fd);
   if (cgroup >= 0) close(cgroup);
   if (launched.pid < 0) Fail(launched.failed_step, launched.error, launched.exit_code);
@@ -334,25 +286,49 @@ void Monitor::StopTree() {
   }
 }
 
+// A command that joined is none of the program's: it is not counted, and what becomes of it says
+// nothing of the program. Its keeper goes last, so that nothing that it keeps comes to us and seems
+// to be the program's; it leaves by itself when nothing is left to keep.
 void Monitor::KillTree() {
   const Duration now = Monotonic();
+  if (keepers_until_ == Duration::max()) keepers_until_ = now + kKeeperPatience;
+  std::vector<pid_t> ours;
+  std::vector<pid_t> theirs;
+  if (joins_.empty()) {
+    ours = DescendantsOf(getpid());
+  } else {
+    for (const pid_t child : ChildrenOf(getpid())) {
+      const bool keeper = joins_.count(child) != 0;
+      std::vector<pid_t>& tree = keeper ? theirs : ours;
+      if (!keeper || now >= keepers_until_) {
+        tree.push_back(child);
+      } else {
+        kill(child, SIGCONT);
+      }
+      for (const pid_t pid : DescendantsOf(child)) tree.push_back(pid);
+    }
+  }
   bool killed_any = false;
   std::int64_t refused = 0;
-  for (const pid_t pid : DescendantsOf(getpid())) {
-    ProcessInfo info;
-    if (!ReadProcessInfo(pid, info) || info.zombie) continue;
+  ProcessInfo info;
+  const auto killed = [&](pid_t pid) {
+    if (!ReadProcessInfo(pid, info) || info.zombie) return false;
     if (kill(pid, SIGKILL) != 0) {
       if (errno == EPERM) ++refused;
-      continue;
+      return false;
     }
-    killed_any = true;
+    return killed_any = true;
+  };
+  for (const pid_t pid : ours) {
+    if (!killed(pid)) continue;
+    if (status_.order != StopOrder::kNone) status_.killed = true;
     if (pid == main_ || !swept_.insert(pid).second) continue;
     ++status_.swept;
     if (status_.swept_names.size() < kNamedSwept) {
       status_.swept_names.push_back(std::to_string(pid) + " " + info.name);
     }
   }
-  if (killed_any && status_.order != StopOrder::kNone) status_.killed = true;
+  for (const pid_t pid : theirs) killed(pid);
   if (refused == 0 || killed_any) {
     helpless_since_ = Duration::max();
   } else if (helpless_since_ == Duration::max()) {
@@ -365,6 +341,35 @@ void Monitor::KillTree() {
   kill_pause_ = std::min<Duration>(kill_pause_ * 2, kLastKillPause);
 }
 
+void Monitor::TakeJoin(std::int32_t number) {
+  Reap();
+  pid_t pid = -1;
+  if (!main_over_ && phase_ == Phase::kRunning) {
+    JoinPlan plan;
+    plan.dir_fd = dir_fd_;
+    plan.secrets_fd = plan_.secrets_fd;
+    plan.number = number;
+    plan.monitor = getpid();
+    plan.oom_score_adj = plan_.oom_score_adj;
+    if (cgroup_) plan.cgroup = &*cgroup_;
+    pid = fork();
+    if (pid == 0) RunJoin(plan);
+  }
+  if (pid > 0) {
+    joins_.insert(pid);
+  } else {
+    RefuseJoin(dir_fd_, number);
+  }
+}
+
+// A shell that joined and does not care about SIGTERM must not take the rest of the grace.
+bool Monitor::OnlyJoinsAreLeft() const {
+  if (joins_.empty() || !main_over_) return false;
+  const std::vector<pid_t> children = ChildrenOf(getpid());
+  return std::all_of(children.begin(), children.end(),
+                     [this](pid_t pid) { return joins_.count(pid) != 0; });
+}
+
 void Monitor::Reap() {
   for (;;) {
     int wait_status = 0;
@@ -374,7 +379,10 @@ void Monitor::Reap() {
       tree_empty_ = true;  // ECHILD: orphans come to us, so without children there are none
       return;
     }
-    if (pid != main_) continue;
+    if (pid != main_) {
+      joins_.erase(pid);
+      continue;
+    }
     main_over_ = true;
     status_.main_ended = ReadClocks();
     if (WIFSIGNALED(wait_status)) {
@@ -394,12 +402,15 @@ void Monitor::TakeSignals() {
       // From the kernel when gpulayer-exec is gone, else from somebody who shuts the machine down.
       const bool orphaned = getppid() != plan_.exec_pid;
       TakeOrder(StopOrder::kShutdown, orphaned ? Duration::zero() : spec_.grace);
+    } else if (signal == JoinSignal()) {
+      TakeJoin(info.ssi_int);
     } else {
       const StopOrder order = signal == StopSignal() ? StopOrder::kStop : StopOrder::kShutdown;
       TakeOrder(order, info.ssi_int == kOwnGrace ? spec_.grace : milliseconds(info.ssi_int));
     }
   }
   Reap();
+  if (phase_ == Phase::kStopping && OnlyJoinsAreLeft()) grace_at_ = Duration::zero();
 }
 
 void Monitor::CheckClock() {

@@ -4,7 +4,7 @@
 //
 // It tells gpulayer-exec by packets on one pipe that all monitors share (each below PIPE_BUF, so
 // they do not mix), and takes orders as queued signals, so an attempt costs gpulayer-exec no
-// descriptor.
+// descriptor. For as long as its program runs it has commands join it (join.h).
 #ifndef GPULAYER_WORKER_EXEC_MONITOR_H_
 #define GPULAYER_WORKER_EXEC_MONITOR_H_
 
@@ -23,6 +23,8 @@ namespace gpulayer {
 inline int StopSignal() { return SIGRTMIN; }
 inline int ShutdownSignal() { return SIGRTMIN + 1; }
 inline constexpr int kOwnGrace = -1;
+// A command wants to join; the value is the socket's number (join_socket.h).
+inline int JoinSignal() { return SIGRTMIN + 2; }
 
 struct ReportHeader {
   enum class Kind : std::uint32_t { kStarted = 1, kEnded = 2 } kind = Kind::kStarted;
@@ -38,7 +40,7 @@ struct MonitorPlan {
   std::string oom_score_adj;  // of the program
   std::string cgroup;         // the path of its memory cgroup; empty: it can have none
   bool cgroup_unified = false;
-  int secrets_fd = -1;  // EncodeSecrets; -1: none came
+  int secrets_fd = -1;  // EncodeSecrets, kept for commands that join; -1: none came
 };
 
 // Never returns. REQUIRES: called in a freshly forked process with one thread and all signals

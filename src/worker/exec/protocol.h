@@ -6,7 +6,8 @@
 // are on no disk (EncodeSecrets). An attempt whose spec says that it has some does not start without.
 //
 // The worker says kHello first. Every START, ADOPT is answered by kStarted and kEnded, or kEnded
-// alone, or kRefused; these come to every connection that has said hello.
+// alone, or kRefused; these come to every connection that has said hello. JOIN is answered at the
+// socket that it names.
 #ifndef GPULAYER_WORKER_EXEC_PROTOCOL_H_
 #define GPULAYER_WORKER_EXEC_PROTOCOL_H_
 
@@ -44,14 +45,18 @@ enum class Type : std::uint32_t {
   kStop = 4,      // id; value: grace in ms
   kList = 5,      // seq
   kShutdown = 6,  // value: grace in ms
+  kJoin = 7,      // id; value: of the socket (join_socket.h). Only to one that knows it
   // From gpulayer-exec.
-  kWelcome = 16,   // value: kVersion
+  kWelcome = 16,   // value: kVersion; payload: kKnowsJoin, or nothing
   kStarted = 17,   // id; payload: EncodeStarted
   kEnded = 18,     // id; payload: EncodeStatus
   kRefused = 19,   // id: not started, value is the errno; without id: the connection is refused
   kListItem = 20,  // seq, id
   kListEnd = 21,   // seq
 };
+
+// An unknown packet breaks the connection, so what is newer than version 1 is asked for first.
+inline constexpr std::string_view kKnowsJoin = "join";
 
 struct Header {
   std::uint32_t magic = kMagic;
@@ -100,41 +105,53 @@ inline bool Unpack(std::string_view packet, Message& m) {
   return m.id.empty() || IsValidAttemptId(m.id);
 }
 
-// As send(), with a descriptor beside the packet; -1: none.
-inline ssize_t Send(int socket, std::string_view packet, int fd) {
+// As send(), with descriptors beside the packet.
+template <std::size_t N>
+ssize_t SendWith(int socket, std::string_view packet, const int (&fds)[N]) {
   iovec bytes = {const_cast<char*>(packet.data()), packet.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &fd, sizeof(int));
-  }
-  return sendmsg(socket, &message, MSG_NOSIGNAL);
-}
-
-// As recv(); `fd`: what came beside the packet, close-on-exec and the caller's, or -1.
-inline ssize_t Receive(int socket, char* buffer, std::size_t size, int& fd) {
-  fd = -1;
-  iovec bytes = {buffer, size};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(fds))] = {};
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(fds));
+  std::memcpy(CMSG_DATA(header), fds, sizeof(fds));
+  return sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+// `fd`: -1: none.
+inline ssize_t Send(int socket, std::string_view packet, int fd) {
+  if (fd < 0) return send(socket, packet.data(), packet.size(), MSG_NOSIGNAL);
+  return SendWith(socket, packet, {fd});
+}
+
+// As recv(); `fds`: what came beside the packet, close-on-exec and the caller's, or -1 each.
+template <std::size_t N>
+ssize_t ReceiveWith(int socket, char* buffer, std::size_t size, int (&fds)[N]) {
+  for (int& fd : fds) fd = -1;
+  iovec bytes = {buffer, size};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(fds))] = {};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = CMSG_LEN(sizeof(fds));  // there would be room for one more
   const ssize_t n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   const cmsghdr* header = n < 0 ? nullptr : CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int))) {
-    std::memcpy(&fd, CMSG_DATA(header), sizeof(int));
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+    std::memcpy(fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
   }
+  return n;
+}
+
+inline ssize_t Receive(int socket, char* buffer, std::size_t size, int& fd) {
+  int fds[1];
+  const ssize_t n = ReceiveWith(socket, buffer, size, fds);
+  fd = fds[0];
   return n;
 }
 

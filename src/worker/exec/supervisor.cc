@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "worker/exec/join_socket.h"
 #include "worker/exec/log_sink.h"
 #include "worker/exec/monitor.h"
 #include "worker/exec/process_tree.h"
@@ -255,6 +256,7 @@ void Supervisor::Handle(Connection& c, const Message& m, int secrets_fd) {
     Message welcome;
     welcome.type = Type::kWelcome;
     welcome.value = exec_wire::kVersion;
+    welcome.payload = exec_wire::kKnowsJoin;
     Send(c, welcome);
     return;
   }
@@ -288,6 +290,7 @@ void Supervisor::Handle(Connection& c, const Message& m, int secrets_fd) {
       return;
     }
     case Type::kShutdown: Shutdown(m.value); return;
+    case Type::kJoin: Join(m.id, m.value); return;
     default: c.broken = true;
   }
 }
@@ -365,6 +368,18 @@ void Supervisor::Adopt(Connection& c, const std::string& id) {
     return;
   }
   if (!it->second.started.empty()) Send(c, Event(Type::kStarted, id, it->second.started));
+}
+
+void Supervisor::Join(const std::string& id, std::int64_t number) {
+  const auto it = attempts_.find(id);
+  sigval value{};
+  value.sival_int = static_cast<int>(number);
+  const bool runs = it != attempts_.end() && it->second.monitor != 0 && !it->second.started.empty();
+  if (runs && sigqueue(it->second.monitor, JoinSignal(), value) == 0) return;
+  const int dir = open(FolderOf(id).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return;
+  RefuseJoin(dir, value.sival_int);
+  close(dir);
 }
 
 void Supervisor::Shutdown(std::int64_t grace_ms) {

@@ -67,6 +67,7 @@ class Supervisor {
   // Answers with the attempt's events so far; an attempt that is unknown here and on disk never
   // began.
   void Adopt(Connection& c, const std::string& id);
+  void Join(const std::string& id, std::int64_t number);
   void Shutdown(std::int64_t grace_ms);
 
   void TakeSignals();
