@@ -1,5 +1,6 @@
 #include "worker/worker.h"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -21,6 +22,7 @@
 #include "worker/identity.h"
 #include "worker/log_reader.h"
 #include "worker/pool.h"
+#include "worker/session/exec_calls.h"
 #include "worker/session/session.h"
 
 namespace gpulayer {
@@ -89,6 +91,7 @@ class Worker::Impl {
   void Do(Event event);
   void Carry(Action action);
   void On(SessionEvent event);
+  void On(const ExecWanted& wanted);
   void On(ExecEvent event);
   void On(Resources resources);
   void On(Prepare action);
@@ -125,6 +128,7 @@ class Worker::Impl {
   std::unique_ptr<Pool> collect_pool_;
   std::unique_ptr<LogReader> logs_;
   std::unique_ptr<ExecClient> exec_;
+  std::unique_ptr<ExecCalls> exec_calls_;
   std::shared_ptr<Session> session_;  // changed under mutex_, before and after the loop alone
   std::thread loop_;
 };
@@ -172,6 +176,7 @@ Status Worker::Impl::Start() {
   prepare_pool_ = std::make_unique<Pool>(kPrepareThreads);
   collect_pool_ = std::make_unique<Pool>(kCollectThreads);
   logs_ = std::make_unique<LogReader>([this](Event e) { Post(std::move(e)); });
+  exec_calls_ = std::make_unique<ExecCalls>(link, *exec_);
   next_probe_ = Clock::System().Now().mono + kProbeEvery;
   // Before the loop: it speaks to the session. What the session says waits in the mailbox.
   auto session = std::make_shared<Session>(link, SessionOptions(),
@@ -258,6 +263,7 @@ void Worker::Impl::Stop(StopMode mode) {
     session.swap(session_);
   }
   session.reset();
+  exec_calls_.reset();
   prepare_pool_.reset();
   collect_pool_.reset();
   logs_.reset();
@@ -320,8 +326,20 @@ void Worker::Impl::On(SessionEvent event) {
     }
     return;
   }
-  Do(std::get<Event>(std::move(event)));
+  if (const auto* wanted = std::get_if<ExecWanted>(&event)) {
+    On(*wanted);
+  } else {
+    Do(std::get<Event>(std::move(event)));
+  }
   session_->Next();
+}
+
+void Worker::Impl::On(const ExecWanted& wanted) {
+  const std::vector<Agent::Held> held = agent_.HeldAttempts();
+  const bool runs = std::any_of(held.begin(), held.end(), [&](const Agent::Held& h) {
+    return h.key.id == wanted.key.id && h.state == AttemptState::kRunning;
+  });
+  exec_calls_->Open(wanted.key.id, wanted.ticket, runs);
 }
 
 void Worker::Impl::On(ExecEvent event) {

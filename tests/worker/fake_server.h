@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "base/text.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
+#include "gpulayer/v1/exec.grpc.pb.h"
 #include "gpulayer/v1/workers.grpc.pb.h"
 #include "model/job.h"
 #include "model/limits.h"
@@ -52,6 +53,7 @@ class FakeServer {
     builder.SetMaxReceiveMessageSize(static_cast<int>(limits::kMaxMessageBytes));
     builder.RegisterService(&workers_);
     builder.RegisterService(&artifacts_);
+    builder.RegisterService(&exec_);
     server_ = builder.BuildAndStart();
   }
 
@@ -95,6 +97,13 @@ class FakeServer {
         std::chrono::duration_cast<std::chrono::milliseconds>(grace).count());
     if (stream_ != nullptr) stream_->Write(message);
   }
+  void OpenExec(const AttemptKey& key, const std::string& ticket) {
+    MutexLock lock(mutex_);
+    v1::ServerMessage message;
+    wire::ToProto(key, message.mutable_exec()->mutable_key());
+    message.mutable_exec()->set_ticket(ticket);
+    if (stream_ != nullptr) stream_->Write(message);
+  }
   void PutBlob(const std::string& bytes) {
     MutexLock lock(mutex_);
     blobs_[Hash::Of(bytes)] = bytes;
@@ -119,6 +128,10 @@ class FakeServer {
   std::string attempt_prefix = "t";
   bool refuse_dropped = false;       // set before the worker starts
   std::function<void()> on_missing;  // the same; called between the hashes and the bytes of outputs
+  // What the server does with each call of a worker that has a command to run: the whole of it,
+  // after the ticket. Set before the worker starts.
+  using ExecStream = grpc::ServerReaderWriter<v1::ExecInput, v1::ExecOutput>;
+  std::function<grpc::Status(const std::string& ticket, ExecStream&)> on_exec;
   void set_kill_all(bool kill) {
     MutexLock lock(mutex_);
     kill_all_ = kill;
@@ -296,6 +309,21 @@ class FakeServer {
     FakeServer& server_;
   };
 
+  class ExecImpl : public v1::Exec::Service {
+   public:
+    explicit ExecImpl(FakeServer& server) : server_(server) {}
+    grpc::Status Serve(grpc::ServerContext* /*context*/, ExecStream* stream) override {
+      v1::ExecOutput first;
+      if (!stream->Read(&first) || !first.has_ticket() || !server_.on_exec) {
+        return {grpc::StatusCode::INVALID_ARGUMENT, "no ticket"};
+      }
+      return server_.on_exec(first.ticket(), *stream);
+    }
+
+   private:
+    FakeServer& server_;
+  };
+
   grpc::Status TakeDropped(const v1::BlobPart& part, v1::UploadReply* reply) {
     MutexLock lock(mutex_);
     const std::string path = JoinPath(drop_dir_, part.dropped());
@@ -384,6 +412,7 @@ class FakeServer {
   const std::string address_;
   WorkersImpl workers_{*this};
   ArtifactsImpl artifacts_{*this};
+  ExecImpl exec_{*this};
   std::unique_ptr<grpc::Server> server_;
 
   Mutex mutex_;

@@ -27,7 +27,7 @@ using std::chrono::steady_clock;
 // Between a stream's begin and the server's Welcome: the connection, and the answer to Hello.
 constexpr auto kWelcomePatience = limits::kAnswerDeadline + std::chrono::seconds(5);
 
-Result<Event> ToEvent(const pb::ServerMessage& message) {
+Result<SessionEvent> ToEvent(const pb::ServerMessage& message) {
   switch (message.kind_case()) {
     case pb::ServerMessage::kWelcome: {
       const pb::Welcome& in = message.welcome();
@@ -41,7 +41,7 @@ Result<Event> ToEvent(const pb::ServerMessage& message) {
         GPULAYER_ASSIGN_OR_RETURN(AttemptKey k, wire::FromProto(key));
         e.kill.push_back(std::move(k));
       }
-      return Event(std::move(e));
+      return SessionEvent(Event(std::move(e)));
     }
     case pb::ServerMessage::kAssign: {
       const pb::Assign& in = message.assign();
@@ -53,29 +53,33 @@ Result<Event> ToEvent(const pb::ServerMessage& message) {
         GPULAYER_RETURN_IF_ERROR(CheckSecrets(spec, values));
         secrets = std::make_shared<const std::vector<EnvVar>>(std::move(values));
       }
-      return Event(Assigned{{std::move(key), UserName(in.user()),
-                             std::make_shared<const JobSpec>(std::move(spec)),
-                             wire::FromProto(in.allocation()), std::move(secrets)}});
+      return SessionEvent(Event(Assigned{{std::move(key), UserName(in.user()),
+                                          std::make_shared<const JobSpec>(std::move(spec)),
+                                          wire::FromProto(in.allocation()), std::move(secrets)}}));
     }
     case pb::ServerMessage::kStop: {
       const pb::Stop& in = message.stop();
       GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(in.key()));
-      return Event(StopOrdered{
+      return SessionEvent(Event(StopOrdered{
           std::move(key), wire::FromProto(in.cause()),
-          std::max(Duration::zero(), Duration(std::chrono::milliseconds(in.grace_ms())))});
+          std::max(Duration::zero(), Duration(std::chrono::milliseconds(in.grace_ms())))}));
     }
     case pb::ServerMessage::kLogAck: {
       const pb::LogAck& in = message.log_ack();
       GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(in.key()));
       if (in.size() < 0) return InvalidArgument("log ack: negative size");
-      return Event(LogAcked{std::move(key), in.size(), in.current()});
+      return SessionEvent(Event(LogAcked{std::move(key), in.size(), in.current()}));
     }
     case pb::ServerMessage::kEndAck: {
       const pb::EndAck& in = message.end_ack();
       GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(in.key()));
       EndAcked e{std::move(key), in.current(), {}};
       if (in.has_resend_log_from()) e.resend_log_from = in.resend_log_from();
-      return Event(std::move(e));
+      return SessionEvent(Event(std::move(e)));
+    }
+    case pb::ServerMessage::kExec: {
+      GPULAYER_ASSIGN_OR_RETURN(AttemptKey key, wire::FromProto(message.exec().key()));
+      return SessionEvent(ExecWanted{std::move(key), message.exec().ticket()});
     }
     default: return Unimplemented("a message of a kind that this version does not know");
   }
@@ -187,9 +191,9 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
   }
 
   void OnReadDone(bool ok) override {
-    Result<Event> event = Cancelled("the session ended");
+    Result<SessionEvent> event = Cancelled("the session ended");
     if (ok) event = ToEvent(incoming_);
-    if (event.ok() && std::holds_alternative<Connected>(*event)) {
+    if (event.ok() && incoming_.has_welcome()) {
       heartbeat_ms_.store(std::clamp<std::int64_t>(incoming_.welcome().heartbeat_ms(), 50, 60'000));
       drop_->Set({incoming_.welcome().drop().dir(), incoming_.welcome().drop().proof()});
       welcomed_.store(true);
@@ -208,7 +212,7 @@ class Stream : public grpc::ClientBidiReactor<pb::WorkerMessage, pb::ServerMessa
       broken_ = event.status();
       return Abort();
     }
-    sink_(SessionEvent(*std::move(event)));
+    sink_(*std::move(event));
   }
 
   void OnDone(const grpc::Status& status) override {

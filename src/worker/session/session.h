@@ -36,9 +36,14 @@ struct Refused {
   Status why;
   bool revoked = false;  // it had let the credential in before: no attempt is wanted any more
 };
+// Somebody wants a command inside an attempt: ExecCalls::Open.
+struct ExecWanted {
+  AttemptKey key;
+  std::string ticket;
+};
 // Of the agent's events: Connected, Disconnected, Assigned, StopOrdered, LogAcked, EndAcked. After
 // each one but Disconnected the session waits for Next() before it reads on.
-using SessionEvent = std::variant<Opened, Event, Refused>;
+using SessionEvent = std::variant<Opened, Event, ExecWanted, Refused>;
 
 struct SessionOptions {
   Duration first_retry = std::chrono::milliseconds(100);
