@@ -18,6 +18,11 @@ inline constexpr std::size_t kMaxMessageBytes = std::size_t{8} << 20;
 // them up.
 inline constexpr std::size_t kBlobChunkBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kLogChunkBytes = std::size_t{256} << 10;
+// Between a command inside an attempt and its terminal: short, for somebody waits for each.
+inline constexpr std::size_t kExecPieceBytes = std::size_t{64} << 10;
+inline constexpr std::size_t kMaxExecs = 64;  // at once, of a server: each is two streams
+// How long a worker may take to come for one.
+inline constexpr auto kExecDeadline = 10s;
 // From this size on a file is handed over as a file where both sides are on one machine. Each is
 // flushed and committed by itself, about 10 ms: smaller ones are cheaper in a batch of bytes.
 inline constexpr std::int64_t kHandOverBytes = std::int64_t{8} << 20;

@@ -128,8 +128,8 @@ class Server::Impl {
     const std::string private_socket = JoinPath(moved_dir.empty() ? server_dir : moved_dir, "s");
     IgnoreError(RemoveTree(private_socket), "of a start that was killed");
     auto started = rpc::RpcServer::Start({private_socket, options.listen, tls, AccountName(),
-                                          data_dir, options.core, *engine, *store, *blobs, *logs,
-                                          *tokens, *secrets, clock});
+                                          data_dir, options.core, options.exec_deadline, *engine,
+                                          *store, *blobs, *logs, *tokens, *secrets, clock});
     Status bound = started.status();
     if (started.ok()) rpc = *std::move(started);
     if (bound.ok() && rename(private_socket.c_str(), socket.c_str()) != 0) {

@@ -35,6 +35,7 @@ struct ServerOptions {
   bool durable = true;  // false: no fsync anywhere, for a server that dies with its client
   std::function<void()> on_locked;  // called once the data directory is this server's
   core::Options core = {limits::kSuspectAfter, limits::kLostAfter};
+  Duration exec_deadline = limits::kExecDeadline;
 };
 
 class Server {

@@ -13,6 +13,7 @@
 
 #include "gpulayer/v1/admin.grpc.pb.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
+#include "gpulayer/v1/exec.grpc.pb.h"
 #include "gpulayer/v1/jobs.grpc.pb.h"
 #include "gpulayer/v1/logs.grpc.pb.h"
 #include "gpulayer/v1/workers.grpc.pb.h"
@@ -61,11 +62,13 @@ class ServerTest : public ::testing::Test {
   void SetUp() override { StartServer(); }
   void TearDown() override { server_.reset(); }
 
+  virtual void Adjust(ServerOptions&) {}
   void StartServer() {
     ServerOptions options;
     options.data_dir = dir_ / "d";
     options.listen = "127.0.0.1:0";
     options.durable = false;
+    Adjust(options);
     auto started = Server::Start(std::move(options));
     ASSERT_TRUE(started.ok()) << started.status().ToString();
     server_ = *std::move(started);

@@ -24,7 +24,7 @@ std::vector<const google::protobuf::MethodDescriptor*> AllMethods() {
   for (const auto* file :
        {v1::SubmitRequest::descriptor()->file(), v1::ReadLogsRequest::descriptor()->file(),
         v1::MissingRequest::descriptor()->file(), v1::Hello::descriptor()->file(),
-        v1::StatusRequest::descriptor()->file()}) {
+        v1::ExecInput::descriptor()->file(), v1::StatusRequest::descriptor()->file()}) {
     for (int s = 0; s < file->service_count(); ++s) {
       for (int m = 0; m < file->service(s)->method_count(); ++m)
         methods.push_back(file->service(s)->method(m));

@@ -33,7 +33,7 @@ Status CheckSelector(const State& state, const Caller& caller, CancelTasks::Sele
                             job.user.value() + " or an admin");
   }
   if (selector.task && !job.spec->HasTask(*selector.task)) {
-    return NoSuchTask({selector.job, *selector.task}, *job.spec);
+    return NoSuchTask(what, {selector.job, *selector.task}, *job.spec);
   }
   return OkStatus();
 }
@@ -125,7 +125,7 @@ void CancelOne(Turn& turn, Job& job, TaskIndex index, const Outcome& outcome, bo
 
 }  // namespace
 
-Status NoSuchTask(TaskRef task, const JobSpec& spec) {
+Status NoSuchTask(const std::string& what, TaskRef task, const JobSpec& spec) {
   const TaskNumbers& tasks = spec.tasks;
   const std::string last = std::to_string(tasks.At(tasks.count - 1).value());
   std::string its = "Its only one is " + last;
@@ -135,8 +135,7 @@ Status NoSuchTask(TaskRef task, const JobSpec& spec) {
     its = "It has " + std::to_string(tasks.first) + " to " + last;
     if (tasks.step > 1) its += " in steps of " + std::to_string(tasks.step);
   }
-  return NotFound("cancel job " + ToString(task.job) + ": it has no task " +
-                  std::to_string(task.task.value()) + ". " + its);
+  return NotFound(what + ": it has no task " + std::to_string(task.task.value()) + ". " + its);
 }
 
 void OnCancel(Turn& turn, const CancelTasks& event) {

@@ -11,6 +11,8 @@
 #define GPULAYER_SERVER_CORE_CORE_H_
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,6 +39,14 @@ struct Snapshot {
   std::vector<Request> requests;  // of all jobs that the store still has
 };
 
+// The attempt of a task whose program runs, and the session that its worker is heard on.
+struct RunningPlace {
+  SessionId session;
+  AttemptKey key;
+  WorkerId worker;
+  std::string worker_name;
+};
+
 struct Options {
   Duration suspect_after;
   Duration lost_after;
@@ -58,6 +68,12 @@ class Core {
   // NOT_FOUND unless the job is queued or active (ended jobs are the store's to show).
   Result<Explanation> Explain(JobId job, Instant now) const;
   StateCounts TotalCounts() const;  // over the tasks of all jobs that are not over
+  // Where a command inside a task runs now; no task: the job's only one. NOT_FOUND: not queued or
+  // active here, as Explain(), or no such task. PERMISSION_DENIED: another user's.
+  // INVALID_ARGUMENT: several tasks and none named. FAILED_PRECONDITION: its program does not run.
+  // UNAVAILABLE: its worker is not connected.
+  Result<RunningPlace> FindRunning(JobId job, std::optional<TaskIndex> task,
+                                   const Caller& caller) const;
   // Whether this session may speak for this attempt now: asked before log bytes and outputs are
   // taken, which do not pass through Apply.
   bool IsCurrent(SessionId session, const AttemptKey& key) const;

@@ -16,8 +16,11 @@ namespace gpulayer::core {
 // Not empty: the same with other files, said as a warning.
 Result<std::string> SameRequest(const JobSpec& asked, const JobSpec& known, JobId job);
 
-// NOT_FOUND, of a cancel.
-Status NoSuchTask(TaskRef task, const JobSpec& spec);
+// NOT_FOUND; `what` is what was asked for, as "cancel job 42".
+Status NoSuchTask(const std::string& what, TaskRef task, const JobSpec& spec);
+
+// FAILED_PRECONDITION, of a command inside what is over; `name` as "job 42".
+Status NothingRunsAnyMore(const std::string& name);
 
 }  // namespace gpulayer::core
 

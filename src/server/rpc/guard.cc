@@ -27,6 +27,8 @@ constexpr MethodRule kRules[] = {
     {"Artifacts.Download", "fetching files", kYes, kYes},
     {"Workers.Session", "working", kNo, kYes},
     {"Workers.List", "listing workers", kYes, kYes},
+    {"Exec.Run", "running a command inside a job", kYes, kNo},
+    {"Exec.Serve", "serving a command inside a job", kNo, kYes},
     {"Admin.Exchange", "logging in", kYes, kYes},
     {"Admin.Status", "asking for the status", kYes, kYes},
     {"Admin.CreateToken", "making a token", kNo, kNo},

@@ -164,7 +164,7 @@ Status CheckTasksExist(StoreReader& reader, const Selectors& selectors) {
       if (const Result<JobRecord> record = reader.GetJob(job); record.ok()) spec = record->spec;
     }
     if (spec != nullptr && !spec->HasTask(*task->task)) {  // without one the core says so
-      return core::NoSuchTask({job, *task->task}, *spec);
+      return core::NoSuchTask("cancel job " + ToString(job), {job, *task->task}, *spec);
     }
   }
   return OkStatus();

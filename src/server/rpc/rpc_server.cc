@@ -62,16 +62,19 @@ struct RpcServer::Impl {
               timer,
               hub,
               streams,
+              execs,
               trees,
               items,
               options.store.identity(),
               options.data_dir,
               options.core,
+              options.exec_deadline,
               options.clock.Now().wall,
               {}} {}
 
   Guard guard;
   StreamRegistry streams;
+  ExecSwitch execs;
   LogHub hub;
   Timer timer;
   Trees trees;
@@ -137,7 +140,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::Start(Options options) {
     impl->tls = AddDoor(builder, grpc::SslServerCredentials(ssl));
   }
   for (auto* make : {MakeJobsService, MakeLogsService, MakeArtifactsService, MakeWorkersService,
-                     MakeAdminService}) {
+                     MakeExecService, MakeAdminService}) {
     impl->services.push_back(make(parts));
     builder.RegisterService(impl->services.back().get());
   }

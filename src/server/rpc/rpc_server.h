@@ -37,6 +37,7 @@ class RpcServer {
     UserName local_user;  // who calls over the socket
     std::string data_dir;
     core::Options core;
+    Duration exec_deadline;
     Engine& engine;
     Store& store;
     BlobStore& blobs;

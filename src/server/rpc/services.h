@@ -15,6 +15,7 @@
 #include "server/blob/blob_store.h"
 #include "server/blob/log_store.h"
 #include "server/engine.h"
+#include "server/rpc/exec_switch.h"
 #include "server/rpc/guard.h"
 #include "server/rpc/hub.h"
 #include "server/rpc/pool.h"
@@ -40,6 +41,7 @@ struct Parts {
   Timer& timer;
   LogHub& hub;
   StreamRegistry& streams;
+  ExecSwitch& execs;
   Trees& trees;
   LineFiles& items;  // of jobs
 
@@ -47,6 +49,7 @@ struct Parts {
   ServerIdentity identity;
   std::string data_dir;
   core::Options core;
+  Duration exec_deadline;  // for a worker to come for a command inside an attempt
   WallTime started;
   std::vector<std::string> addresses;  // set before the first call is taken
   std::atomic<std::int64_t> blobs_received{0};
@@ -57,6 +60,7 @@ std::unique_ptr<grpc::Service> MakeJobsService(Parts& parts);
 std::unique_ptr<grpc::Service> MakeLogsService(Parts& parts);
 std::unique_ptr<grpc::Service> MakeArtifactsService(Parts& parts);
 std::unique_ptr<grpc::Service> MakeWorkersService(Parts& parts);
+std::unique_ptr<grpc::Service> MakeExecService(Parts& parts);
 std::unique_ptr<grpc::Service> MakeAdminService(Parts& parts);
 
 }  // namespace gpulayer::rpc

@@ -89,6 +89,7 @@ bool OutputsAreBad(const Status& status) {
 class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ServerMessage>,
                       public OpenStream,
                       public SessionSink,
+                      public ExecLine,
                       public std::enable_shared_from_this<Session> {
  public:
   Session(Parts& parts, grpc::CallbackServerContext* context, Principal caller)
@@ -138,7 +139,10 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
 
   void OnDone() override {
     parts_.streams.Remove(this);
-    if (id_.value() != 0) parts_.engine.CloseSession(id_);
+    if (id_.value() != 0) {
+      parts_.execs.RemoveLine(id_);
+      parts_.engine.CloseSession(id_);
+    }
     self_.reset();  // may be the end of this object
   }
 
@@ -197,6 +201,18 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     Send(std::move(message));
   }
 
+  // --- ExecLine
+  // -------------------------------------------------------------------------------------
+
+  bool knows_exec() const override { return knows_exec_; }
+
+  void OpenExec(const AttemptKey& key, const std::string& ticket) override {
+    v1::ServerMessage message;
+    wire::ToProto(key, message.mutable_exec()->mutable_key());
+    message.mutable_exec()->set_ticket(ticket);
+    Send(std::move(message));
+  }
+
  private:
   void CheckHello() {
     if (!greeted_.load()) End(DeadlineExceeded("session: no hello came"));
@@ -217,6 +233,8 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
     }
     GPULAYER_ASSIGN_OR_RETURN(core::WorkerConnected event, ToConnected(hello));
     id_ = parts_.engine.OpenSession(shared_from_this());
+    knows_exec_ = wire::HasFeature(hello.version(), wire::kExecFeature);
+    parts_.execs.AddLine(id_, shared_from_this());
     event.session = id_;
     const Status posted = parts_.engine.Post(core::Event(std::move(event)));
     return posted.ok() ? posted : Busy(posted);
@@ -587,6 +605,7 @@ class Session final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Serv
   v1::WorkerMessage read_;
   std::atomic<bool> greeted_{false};
   SessionId id_;
+  bool knows_exec_ = false;  // constant once it is a line
 
   // Of the strand.
   Incoming working_;
