@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpulayer/exec.h"
 #include "gpulayer/export.h"
 #include "gpulayer/interrupt.h"
 #include "gpulayer/job_info.h"
@@ -198,6 +199,11 @@ class GPULAYER_EXPORT Client {
   // repeat.
   Status StreamLogs(std::int64_t job, const LogOptions& options,
                     const std::function<bool(const LogChunk&)>& on_chunk);
+  // Runs a command inside the job, which has to run itself; returns once its worker has answered.
+  // PERMISSION_DENIED: another user's job. FAILED_PRECONDITION: the job or task does not run, or its
+  // worker's version knows no such commands. INVALID_ARGUMENT: no command, or several tasks and none
+  // named. NOT_FOUND. RESOURCE_EXHAUSTED: too many at once.
+  Result<ExecSession> Exec(std::int64_t job, const ExecOptions& options);
   // Calls `on_change` with the job as it is and again after changes; returns it once over, its
   // last log byte stored. `timeout` over: DEADLINE_EXCEEDED. None: as long as the job takes.
   Result<JobInfo> Watch(std::int64_t job, const std::function<void(const JobInfo&)>& on_change,
@@ -253,6 +259,7 @@ class GPULAYER_EXPORT Job {
   Status StreamLogs(const std::function<bool(const LogChunk&)>& on_chunk);
   Status StreamLogs(const LogOptions& options,
                     const std::function<bool(const LogChunk&)>& on_chunk);
+  Result<ExecSession> Exec(const ExecOptions& options);
   Result<JobResult> Wait(std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   Result<CancelSummary> Cancel(const CancelOptions& options = {});
   Result<Explanation> Explain();

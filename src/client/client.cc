@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "client/client_impl.h"
 #include "client/convert.h"
+#include "client/exec_session.h"
 #include "client/list_source.h"
 #include "client/pages.h"
 #include "client/retry.h"
@@ -143,6 +144,12 @@ Status Client::StreamLogs(std::int64_t job, const LogOptions& options,
   return impl_->StreamLogs(job, options, on_chunk);
 }
 
+Result<ExecSession> Client::Exec(std::int64_t job, const ExecOptions& options) {
+  GPULAYER_ASSIGN_OR_RETURN(std::unique_ptr<ExecSession::Impl> session,
+                            impl_->Exec(impl_, job, options));
+  return ExecSession(std::move(session));
+}
+
 Result<JobInfo> Client::Watch(std::int64_t job,
                               const std::function<void(const JobInfo&)>& on_change,
                               std::optional<std::chrono::milliseconds> timeout) {
@@ -229,6 +236,7 @@ Status Job::StreamLogs(const LogOptions& options,
                        const std::function<bool(const LogChunk&)>& on_chunk) {
   return client_.StreamLogs(id_, options, on_chunk);
 }
+Result<ExecSession> Job::Exec(const ExecOptions& options) { return client_.Exec(id_, options); }
 Result<JobResult> Job::Wait(std::optional<std::chrono::milliseconds> timeout) {
   return client_.Wait(id_, timeout);
 }

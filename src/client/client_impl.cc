@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "client/convert.h"
+#include "client/exec_session.h"
 #include "client/paths.h"
 #include "client/retry.h"
 #include "gpulayer/v1/admin.pb.h"
@@ -304,6 +305,12 @@ Status api::Client::Impl::StreamLogs(std::int64_t job, const LogOptions& options
       if (!on_chunk(out)) return OkStatus();
     }
   }
+}
+
+Result<std::unique_ptr<api::ExecSession::Impl>> api::Client::Impl::Exec(
+    const std::shared_ptr<Impl>& self, std::int64_t job, const ExecOptions& options) {
+  return ExecSession::Impl::Open(self, transport_->Exec(interrupt_), job, options,
+                                 options_.call_timeout);
 }
 
 Result<api::JobInfo> api::Client::Impl::Watch(std::int64_t job,

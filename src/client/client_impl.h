@@ -35,6 +35,8 @@ class api::Client::Impl {
                     const RetryOptions& options);
   Status StreamLogs(std::int64_t job, const LogOptions& options,
                     const std::function<bool(const LogChunk&)>& on_chunk);
+  Result<std::unique_ptr<ExecSession::Impl>> Exec(const std::shared_ptr<Impl>& self,
+                                                  std::int64_t job, const ExecOptions& options);
   Result<JobInfo> Watch(std::int64_t job, const std::function<void(const JobInfo&)>& on_change,
                         std::optional<std::chrono::milliseconds> timeout);
   Status WaitEach(const std::vector<std::int64_t>& jobs,

@@ -14,6 +14,7 @@
 #include "client/tls_probe.h"
 #include "gpulayer/v1/admin.grpc.pb.h"
 #include "gpulayer/v1/artifacts.grpc.pb.h"
+#include "gpulayer/v1/exec.grpc.pb.h"
 #include "gpulayer/v1/jobs.grpc.pb.h"
 #include "gpulayer/v1/logs.grpc.pb.h"
 #include "gpulayer/v1/workers.grpc.pb.h"
@@ -278,6 +279,57 @@ class GrpcUpload : public UploadStream {
   std::unique_ptr<grpc::ClientWriter<v1::UploadChunk>> writer_;
 };
 
+class GrpcExec : public ExecStream {
+ public:
+  GrpcExec(std::shared_ptr<Link> link, v1::Exec::Stub& stub, InterruptPtr interrupt)
+      : link_(std::move(link)), interrupt_(std::move(interrupt)), end_(link_->Connect(interrupt_)) {
+    if (!end_.ok()) return;
+    link_->Prepare(context_);
+    wake_.emplace(interrupt_, [this] { context_.TryCancel(); });
+    stream_ = stub.Run(&context_);
+  }
+  ~GrpcExec() override {
+    if (!stream_ || over_) return;
+    context_.TryCancel();
+    v1::ExecOutput rest;
+    while (stream_->Read(&rest)) {
+    }
+    stream_->Finish();
+  }
+
+  bool Write(const v1::ExecInput& message) override {
+    return stream_ && !over_ && stream_->Write(message);
+  }
+
+  // The stream stays until the end of this: a Write may be under way.
+  Result<std::optional<v1::ExecOutput>> Read() override {
+    if (stream_ && !over_) {
+      v1::ExecOutput message;
+      if (stream_->Read(&message)) return std::optional<v1::ExecOutput>(std::move(message));
+      over_ = true;
+      end_ = link_->FromGrpc(stream_->Finish(), "exec", interrupt_);
+      if (!end_.ok() && broken_) end_ = Cancelled("exec: hung up");
+    }
+    if (!end_.ok()) return end_;
+    return std::optional<v1::ExecOutput>();
+  }
+
+  void Break() override {
+    broken_ = true;
+    context_.TryCancel();
+  }
+
+ private:
+  const std::shared_ptr<Link> link_;
+  const InterruptPtr interrupt_;
+  Status end_;
+  std::atomic<bool> over_{false};
+  std::atomic<bool> broken_{false};
+  grpc::ClientContext context_;
+  std::optional<WakeScope> wake_;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::ExecInput, v1::ExecOutput>> stream_;
+};
+
 class GrpcTransport : public Transport {
  public:
   explicit GrpcTransport(Endpoint endpoint)
@@ -286,6 +338,7 @@ class GrpcTransport : public Transport {
         logs_(link_->channel()),
         artifacts_(link_->channel()),
         workers_(link_->channel()),
+        exec_(link_->channel()),
         admin_(link_->channel()) {}
 
   Status Call(Method method, const MessageLite& request, MessageLite* reply,
@@ -322,6 +375,9 @@ class GrpcTransport : public Transport {
   }
   std::unique_ptr<UploadStream> Upload(InterruptPtr interrupt) override {
     return std::make_unique<GrpcUpload>(link_, artifacts_, std::move(interrupt));
+  }
+  std::unique_ptr<ExecStream> Exec(InterruptPtr interrupt) override {
+    return std::make_unique<GrpcExec>(link_, exec_, std::move(interrupt));
   }
 
  private:
@@ -360,6 +416,7 @@ class GrpcTransport : public Transport {
   v1::Logs::Stub logs_;
   v1::Artifacts::Stub artifacts_;
   v1::Workers::Stub workers_;
+  v1::Exec::Stub exec_;
   v1::Admin::Stub admin_;
 };
 

@@ -135,6 +135,9 @@ class LocalTransport : public Transport {
   std::unique_ptr<UploadStream> Upload(InterruptPtr interrupt) override {
     return std::make_unique<LocalUpload>(inner_->Upload(std::move(interrupt)), server_);
   }
+  std::unique_ptr<ExecStream> Exec(InterruptPtr interrupt) override {
+    return inner_->Exec(std::move(interrupt));
+  }
 
  private:
   template <typename T>

@@ -116,6 +116,9 @@ class RetryTransport : public Transport {
   std::unique_ptr<UploadStream> Upload(InterruptPtr interrupt) override {
     return inner_->Upload(std::move(interrupt));
   }
+  std::unique_ptr<ExecStream> Exec(InterruptPtr interrupt) override {
+    return inner_->Exec(std::move(interrupt));
+  }
 
  private:
   const std::unique_ptr<Transport> inner_;

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "client/interrupt_state.h"
 #include "gpulayer/v1/artifacts.pb.h"
+#include "gpulayer/v1/exec.pb.h"
 #include "gpulayer/v1/jobs.pb.h"
 #include "gpulayer/v1/logs.pb.h"
 
@@ -63,7 +64,18 @@ class UploadStream {
   virtual Result<v1::UploadReply> Finish() = 0;
 };
 
-// Threads:   every method from any thread; a stream is used by one at a time.
+// Read, Write and Break each from a thread of its own.
+class ExecStream {
+ public:
+  virtual ~ExecStream() = default;  // ends it, read to the end or not
+  // Waits until the transport takes it. False: nothing is taken any more, Read() says why.
+  virtual bool Write(const v1::ExecInput& message) = 0;
+  // As ReadStream's.
+  virtual Result<std::optional<v1::ExecOutput>> Read() = 0;
+  virtual void Break() = 0;  // Read and Write end
+};
+
+// Threads:   every method from any thread; a stream is used by one at a time unless it says more.
 // Blocking:  Call until its deadline or interrupt; streams until something comes, the interrupt
 // they
 //            were opened with, or the link is found dead (keepalive).
@@ -82,6 +94,7 @@ class Transport {
   virtual std::unique_ptr<ReadStream<v1::DownloadChunk>> Download(
       const v1::DownloadRequest& request, InterruptPtr interrupt) = 0;
   virtual std::unique_ptr<UploadStream> Upload(InterruptPtr interrupt) = 0;
+  virtual std::unique_ptr<ExecStream> Exec(InterruptPtr interrupt) = 0;
 };
 
 }  // namespace gpulayer::client

@@ -108,6 +108,8 @@ class FakeTransport : public Transport {
     return std::make_unique<FakeUpload>(this);
   }
 
+  std::unique_ptr<ExecStream> Exec(InterruptPtr) override { return std::move(exec); }
+
   Status Missing(const v1::MissingRequest& request, v1::MissingReply* reply) {
     if (!drop.empty()) {
       reply->mutable_drop()->set_dir(drop);
@@ -135,6 +137,7 @@ class FakeTransport : public Transport {
   std::string drop;  // a drop folder with the file "proof"; empty: none
   bool refuse_dropped = false;
   int handed_over = 0;
+  std::unique_ptr<ExecStream> exec;  // of the next Exec
 
  private:
   class FakeUpload : public UploadStream {
