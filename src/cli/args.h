@@ -65,6 +65,14 @@ struct LogsArgs {
 };
 int RunJobLogs(const LogsArgs& args);
 
+struct ExecArgs {
+  std::string target;
+  std::int64_t job = 0;
+  std::optional<std::int64_t> task;
+  std::vector<std::string> command;
+};
+int RunJobExec(const ExecArgs& args);
+
 struct WaitArgs {
   Common common;
   std::vector<std::int64_t> jobs;

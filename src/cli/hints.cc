@@ -30,6 +30,8 @@ constexpr Meant kVerbs[] = {
     {"stop", "job cancel"},
     {"rm", "job cancel"},
     {"delete", "job cancel"},
+    {"shell", "job exec"},
+    {"ssh", "job exec"},
     {"show", "job show"},
     {"inspect", "job show"},
     {"why", "job explain"},

@@ -1,9 +1,12 @@
 // job with all that is below it; ps, logs and cancel.
+#include <unistd.h>
+
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/print.h"
 #include "cli/secrets.h"
 #include "cli/verbs.h"
 #include "gpulayer/text.h"
@@ -149,6 +152,40 @@ void AddLogs(Parser& parser, const std::string& path) {
   verb.Runs([typed] { return RunJobLogs(typed->args); });
 }
 
+void AddExec(Parser& parser) {
+  auto args = std::make_shared<ExecArgs>();
+  Verb verb =
+      parser.Add("job exec",
+                 "Run a command inside a running job: in its folder, with its environment and "
+                 "devices. On a terminal without one: a shell.",
+                 "gpulayer job exec 42 -- ls -l");
+  AddTarget(verb, &args->target);
+  verb.Word(
+      "ID",
+      [args](const std::string& text) {
+        const TaskSelector task = Need(ParseTask(text), "job");
+        args->job = task.job;
+        args->task = task.task;
+      },
+      "number of the job, or JOB.TASK");
+  verb.OptionalCommand(&args->command);
+  verb.NotBuilt({"--rank"});
+  verb.StandsForAProgram();
+  verb.Check([args] {
+    CheckJob(args->job);
+    if (!args->command.empty()) {
+      if (args->command.front().empty()) Usage("the program's name is empty");
+      return;
+    }
+    if (!IsTerminal(STDIN_FILENO) || !IsTerminal(STDOUT_FILENO)) {
+      Usage("what to run? Write it after `--`: gpulayer job exec " + std::to_string(args->job) +
+            " -- ls -l. Without a command a shell starts, on a terminal only");
+    }
+    args->command = {"sh", "-c", "command -v bash >/dev/null && exec bash || exec sh"};
+  });
+  verb.Runs([args] { return RunJobExec(*args); });
+}
+
 void AddWait(Parser& parser) {
   auto args = std::make_shared<WaitArgs>();
   Verb verb = parser.Add("job wait", "Wait for jobs; exit with the worst one's code.",
@@ -226,12 +263,13 @@ void AddJobVerbs(Parser& parser) {
   AddAttach(parser);
   AddLogs(parser, "job logs");
   AddLogs(parser, "logs");
+  AddExec(parser);
   AddWait(parser);
   AddCancel(parser, "job cancel");
   AddCancel(parser, "cancel");
   AddResult(parser);
   AddRetry(parser);
-  parser.NotBuilt({"job release", "job set", "job exec"});
+  parser.NotBuilt({"job release", "job set"});
 }
 
 }  // namespace gpulayer::cli

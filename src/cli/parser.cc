@@ -38,10 +38,14 @@ std::vector<CLI::App*> SubVerbs(CLI::App* app) {
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_usage(const CLI::App* app, std::string name) const override {
-    if (app->get_option_no_throw(kExtra) == nullptr) {
-      return CLI::Formatter::make_usage(app, std::move(name));
+    const CLI::Option* extra = app->get_option_no_throw(kExtra);
+    if (extra == nullptr) return CLI::Formatter::make_usage(app, std::move(name));
+    std::string usage = "Usage: " + name + " [OPTIONS] ";
+    for (const CLI::Option* option : app->get_options()) {
+      if (option->get_positional() && option != extra) usage += make_option_usage(option) + " ";
     }
-    return "Usage: " + name + " [OPTIONS] -- PROGRAM [ARGUMENT…]\n";
+    const std::string command = "-- PROGRAM [ARGUMENT…]";
+    return usage + (extra->get_configurable() ? command : "[" + command + "]") + "\n";
   }
   // To the parser every word may be missing: our own checks say it better. Those that may be are
   // marked by what means something only where options are read from a file.
@@ -231,6 +235,11 @@ void Verb::Command(std::vector<std::string>* command) {
   state_->app->add_option(kExtra, state_->extra, "")->group("")->type_name("");
 }
 
+void Verb::OptionalCommand(std::vector<std::string>* command) {
+  Command(command);
+  state_->app->get_option(kExtra)->configurable(false);  // see HelpFormatter
+}
+
 void Verb::NotBuilt(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     state_->app
@@ -340,7 +349,7 @@ class Parser::Impl {
       std::reverse(words.begin(), words.end());
       app_.parse(std::move(words));
       if (has_command_ && verb_->command == nullptr)
-        Usage("-- and a command belong to submit and run only");
+        Usage("-- and a command belong to submit, run and job exec only");
     } catch (const CLI::Success& e) {  // --help
       std::ostringstream help;
       app_.exit(e, help, std::cerr);

@@ -90,6 +90,7 @@ class Verb {
   void Words(const std::string& name, Convert convert, const std::string& help);  // for each
   // The verb takes what stands after `--`.
   void Command(std::vector<std::string>* command);
+  void OptionalCommand(std::vector<std::string>* command);  // after all words
   // Of an option that is there: the help and completion do not show it.
   void Hide(const std::string& name);
   // Options of the contract that this version does not have: said so, never taken and ignored.

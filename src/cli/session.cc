@@ -8,6 +8,7 @@
 
 #include "cli/args.h"
 #include "cli/print.h"
+#include "cli/raw_terminal.h"
 #include "cli/thread.h"
 
 namespace gpulayer::cli {
@@ -143,6 +144,7 @@ void Session::Take(int signal) {
     const bool same_press = now - pressed_ < kOnePress;
     if (leaving_ != 0) {
       if (signal == leaving_ && same_press) return;
+      RawTerminal::Restore();
       ::_exit(128 + signal);
     }
     if (signal == SIGINT && cancelling_ && same_press) return;

@@ -5,7 +5,7 @@ import re
 import subprocess
 import unittest
 
-from programs import BIN, Home, PATIENCE, Up
+from programs import BIN, Home, PATIENCE, Up, eventually
 
 
 class Examples(Up):
@@ -51,6 +51,11 @@ class Examples(Up):
     def job(self, example: str) -> str:
         if " cancel " in example:
             return self.gpulayer("submit", "-d", "--", "sleep", "60").stdout.decode().strip()
+        if " exec " in example:
+            job = self.gpulayer("submit", "-d", "--", "sleep", "60").stdout.decode().strip()
+            eventually(lambda: json.loads(self.gpulayer("job", "show", job, "--json").stdout)["state"] == "running",
+                       "the job's start")
+            return job
         if " --failed" in example:
             job = self.gpulayer("submit", "-d", "--shell", "exit $GPULAYER_TASK", "--array", "0-1").stdout.decode()
             self.gpulayer("job", "wait", job.strip(), code=1)

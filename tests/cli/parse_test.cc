@@ -58,6 +58,10 @@ TEST(ParseTest, WrongUsageIsTwoForEveryVerb) {
       {"submit", "--stdin", "./no-such", "--", "true"},
       {"submit", "--target", "local", "--detach", "--", "true"},
       {"run", "--detach", "--", "true"},
+      {"job", "exec", "--", "true"},
+      {"job", "exec", "x", "--", "true"},
+      {"job", "exec", "7", "--json", "--", "true"},
+      {"job", "exec", "7", "--", ""},
       {"job"},
       {"job", "show"},
       {"job", "show", "x"},
@@ -184,6 +188,8 @@ TEST(ParseTest, ACommandWithoutItsDashesIsShownWithThem) {
        "gpulayer submit --name a --env A=b -- a 'x y'."},
       {{"run", "true"}, "gpulayer run -- true."},
       {{"submit", "x", "--", "true"}, "\"x\" is no option; the command stands after `--`"},
+      {{"job", "exec", "7", "ls", "-l"}, "gpulayer job exec 7 -- ls -l."},
+      {{"job", "exec", "7.2", "x", "--", "ls"}, "\"x\" is no option; the command stands after"},
       {{"submit", "--source", "--", "python3", "train.py"}, "--source wants a value: folder that"},
       {{"submit", "--slots", "--", "true"}, "--slots wants a value: CPUs"},
   });
@@ -370,7 +376,7 @@ TEST(ParseTest, WhatIsNotBuiltYetSaysSo) {
       {"down", "--drain"},
       {"job", "release", "7"},
       {"job", "set", "7", "--priority", "1"},
-      {"job", "exec", "7", "--", "sh"},
+      {"job", "exec", "--rank", "1", "7", "--", "sh"},
       {"top"},
       {"top", "--help"},
       {"server", "backup", "x"},
@@ -400,6 +406,8 @@ TEST(ParseTest, RightUsageGivesSomethingToRun) {
       {"ps"},
       {"job", "list", "--state", "running", "--limit", "5"},
       {"logs", "-f", "7.0"},
+      {"job", "exec", "7", "--", "ls", "--", "-l", "--json"},
+      {"job", "exec", "--target", "x", "7.2", "--", "cat"},
       {"job", "wait", "7", "8"},
       {"cancel", "7", "8.1", "--now"},
       {"token", "create", "--role", "client", "--expires", "1d"},
@@ -493,6 +501,7 @@ TEST(ParseTest, TheUsageShowsWhichWordsAreNeeded) {
   EXPECT_EQ(WordsOf({"job", "cancel"}), Words{"ID..."});
   EXPECT_EQ(WordsOf({"job", "wait"}), Words{"ID..."});
   EXPECT_EQ(WordsOf({"token", "revoke"}), Words{"ID"});
+  EXPECT_EQ(WordsOf({"job", "exec"}), (Words{"ID", "[--", "PROGRAM", "[ARGUMENT…]]"}));
   // Of all verbs: what is needed is missed, in a line of its own.
   int needing = 0;
   for (const VerbInfo& info : AllVerbs()) {
