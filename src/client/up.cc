@@ -438,10 +438,9 @@ Result<api::DownReport> api::Down(const DownOptions& options) {
   down.server_process.reset();
   down.worker_process.reset();
   // They are stopped all the same; only a later look takes them for daemons that died.
-  if (const Status saved = dir.Save(down);
-      !saved.ok() && saved.code() != StatusCode::kResourceExhausted) {
-    return saved;
-  }
+  Status saved = dir.Save(down);
+  if (saved.code() == StatusCode::kResourceExhausted) saved = OkStatus();
+  GPULAYER_RETURN_IF_ERROR(saved);
   return report;
 }
 
